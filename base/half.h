@@ -30,8 +30,8 @@ inline uint16_t float_to_half(float x) {
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return sign | 0x7e00u | static_cast<uint16_t>((magnitude >> 13) & 0x3ffu);
-  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // rounds beyond 65504
-  if (magnitude < 0x38800000u) {                        // below 2^-14: round to a multiple of 2^-24
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;            // rounds beyond 65504
+  if (magnitude < 0x38800000u) {                                  // below 2^-14: round to a multiple of 2^-24
     const float scaled = std::bit_cast<float>(magnitude) + 0.5f;  // ulp(0.5) = 2^-24: the addition rounds to even
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(scaled) - std::bit_cast<uint32_t>(0.5f));
   }

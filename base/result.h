@@ -65,13 +65,13 @@ Failure failure(Result<T>&& result, std::string_view context) {
 }  // namespace onw
 
 // Leaves the function with the error of `result` (an lvalue Result, or an expression that gives one).
-#define RETURN_IF_ERROR(result)                                                                      \
-  do {                                                                                               \
+#define RETURN_IF_ERROR(result)                                                                          \
+  do {                                                                                                   \
     if (auto&& onw_result = (result); !onw_result) return ::onw::Failure(std::move(onw_result.error())); \
   } while (false)
 
 // A mistake of ours, never reachable from a file, a request or a device.
-#define CHECK(condition)                                                    \
-  do {                                                                      \
-    if (!(condition)) ::onw::check_failed(__FILE__, __LINE__, #condition);  \
+#define CHECK(condition)                                                   \
+  do {                                                                     \
+    if (!(condition)) ::onw::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)

@@ -1,4 +1,5 @@
-// Weight formats as data: what the codes mean, how they are grouped, what scales them. DESIGN: one row per name, never a switch.
+// Weight formats as data: what the codes mean, how they are grouped, what scales them. DESIGN: one row per name, never
+// a switch.
 #pragma once
 
 #include <cstdint>
@@ -47,12 +48,12 @@ enum class ScaleType : uint8_t { none, f16, e8m0 };
 struct FormatInfo {
   WeightFormat format;
   std::string_view name;
-  int bits;       // of one code in meaning; storage_bits says what it takes in the file
+  int bits;  // of one code in meaning; storage_bits says what it takes in the file
   int storage_bits;
   Codebook codebook;
-  int group;      // inputs that share one scale; 0: one scale per output channel; for plain formats 0
+  int group;  // inputs that share one scale; 0: one scale per output channel; for plain formats 0
   ScaleType scale;
-  bool minimum;   // w = d * code + m, codes unsigned
+  bool minimum;          // w = d * code + m, codes unsigned
   bool symmetric_shift;  // q4sg*: the scale is the larger of max/7 and -min/8, with its sign
   bool plain() const { return codebook == Codebook::none; }
 };
