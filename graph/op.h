@@ -1,0 +1,31 @@
+// The words that models and targets share. Each op is one row of ops.inc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace onw {
+
+enum class Op : uint8_t {
+#define OP(name, level, least, most, effect) name,
+#include "graph/ops.inc"
+#undef OP
+};
+
+enum class Level : uint8_t { coarse, primitive, both };
+
+struct OpInfo {
+  Op op;
+  std::string_view name;
+  Level level;
+  int least_inputs;
+  int most_inputs;
+  bool effect;  // reads or writes a state: keeps its place among the ops of that state
+};
+
+const OpInfo& info(Op op);
+std::string_view name(Op op);
+std::optional<Op> op(std::string_view name);
+
+}  // namespace onw
