@@ -1,0 +1,89 @@
+// One model, one thread that owns it, any number of requests. Everything here may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "runtime/generate.h"
+#include "targets/executable.h"
+
+namespace onw {
+
+struct EngineOptions {
+  std::string device = "CPU";        // reference | CPU
+  int64_t context_tokens = 0;        // 0: the least of the model's, what memory allows, and 32768
+  std::optional<KvFormat> kv;        // none: the model's default
+  int threads = 0;                   // 0: one per physical core, within the quota of the process
+  int64_t memory_bytes = 0;          // for weights, states and work; 0: what the machine has available
+  int64_t prefix_cache_bytes = -1;   // for states kept between requests; -1: what running requests leave free
+  int max_sessions = 32;             // answers computed at the same time; further requests wait
+  int prompt_rows_per_step = 512;    // prompt rows in one step while nobody waits for a token
+  double step_latency_seconds = .2;  // how long a prompt chunk may hold up running answers
+};
+
+struct EngineInfo {
+  std::string device;
+  int64_t context_tokens = 0;
+  std::string context_reason;  // why so many, for people: "the model's", "what memory allows", ...
+  int64_t memory_bytes = 0;    // the budget
+  MemoryNeed need;             // one sequence at the whole context
+  ExecutableInfo model;
+};
+
+// Since the engine started.
+struct EngineStats {
+  int active = 0;   // answers under way
+  int waiting = 0;  // requests not yet begun
+  int64_t requests = 0;
+  int64_t prompt_tokens = 0;  // computed or reused
+  int64_t reused_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t steps = 0;
+  int64_t preemptions = 0;  // answers set aside for memory and computed again
+  double busy_seconds = 0;  // inside steps
+  int64_t active_bytes = 0;
+  int64_t cached_bytes = 0;
+};
+
+// A request under way. Destroying it cancels what is left.
+class Generation {
+ public:
+  virtual ~Generation() = default;
+
+  // Waits for the next event; none after the last choice has finished. Only without a callback.
+  virtual std::optional<TokenEvent> next() = 0;
+
+  // Stops after the running operation; each unfinished choice still gets its event, with FinishReason::cancelled.
+  virtual void cancel() = 0;
+  virtual void cancel(int choice) = 0;
+};
+
+// Called on the engine thread, in order: it must return soon, and may cancel.
+using TokenCallback = std::function<void(TokenEvent)>;
+
+class Engine {
+ public:
+  // Opens a model folder on a device. Errors: not_found, bad_format, unsupported, out_of_memory (says what is needed,
+  // what there is, and which context would fit).
+  static Result<std::unique_ptr<Engine>> load(const std::filesystem::path& model_folder, const EngineOptions& options);
+
+  // The same around an executable that exists already.
+  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<Executable> executable, const EngineOptions& options);
+
+  virtual ~Engine() = default;  // cancels what runs and joins the thread
+
+  virtual const EngineInfo& info() const = 0;
+  virtual EngineStats stats() const = 0;
+
+  // Queues a request. Events go to `callback`, or without one to Generation::next. Errors: invalid_argument (an empty
+  // prompt, a token outside the vocabulary, a parameter outside its range: the message names it), context_overflow
+  // (the message gives n_prompt and n_ctx), out_of_memory.
+  virtual Result<std::unique_ptr<Generation>> submit(GenerateRequest request, TokenCallback callback = {}) = 0;
+};
+
+}  // namespace onw
