@@ -1,0 +1,138 @@
+#include "graph/json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+
+namespace onw {
+namespace {
+
+using nlohmann::json;
+
+// The position of the first bracket that opens level kMaxJsonDepth + 1. Brackets in strings do not count.
+std::optional<size_t> too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) return i;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return std::nullopt;
+}
+
+// nlohmann tells the place of an error only by an exception or to a SAX handler: this one keeps the message.
+struct ErrorPlace : nlohmann::json_sax<json> {
+  size_t position = 0;
+  std::string message;
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
+    position = at;
+    message = e.what();
+    return false;
+  }
+};
+
+const json* find(const json& object, std::string_view key) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(key);
+  return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<int64_t> as_int(const json& value) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double x = value.get<double>();
+  if (std::trunc(x) != x || std::fabs(x) > 0x1p53) return std::nullopt;
+  return static_cast<int64_t>(x);
+}
+
+}  // namespace
+
+Result<json> parse_json(std::string_view text, std::string_view where) {
+  if (const auto at = too_deep(text))
+    return error(Code::bad_format, "{}: JSON nested deeper than {} levels at byte {}. The file is damaged or hostile",
+                 where, kMaxJsonDepth, *at);
+  json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!value.is_discarded()) return value;
+  ErrorPlace place;
+  json::sax_parse(text.begin(), text.end(), &place);
+  return error(Code::bad_format, "{}: not valid JSON at byte {} of {}: {}", where, place.position, text.size(),
+               place.message);
+}
+
+Result<json> read_json_file(const std::filesystem::path& path, int64_t max_bytes) {
+  const auto file = MappedFile::open(path);
+  RETURN_IF_ERROR(file);
+  const auto bytes = file->bytes();
+  if (static_cast<int64_t>(bytes.size()) > max_bytes)
+    return error(Code::bad_format, "{}: {} bytes of JSON, at most {} are read. Is it the right file?", path.string(),
+                 bytes.size(), max_bytes);
+  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+}
+
+std::optional<int64_t> find_int(const json& object, std::string_view key) {
+  const json* value = find(object, key);
+  return value == nullptr ? std::nullopt : as_int(*value);
+}
+
+std::optional<double> find_number(const json& object, std::string_view key) {
+  const json* value = find(object, key);
+  if (value == nullptr || !value->is_number()) return std::nullopt;
+  return value->get<double>();
+}
+
+std::optional<bool> find_bool(const json& object, std::string_view key) {
+  const json* value = find(object, key);
+  if (value == nullptr || !value->is_boolean()) return std::nullopt;
+  return value->get<bool>();
+}
+
+std::optional<std::string> find_string(const json& object, std::string_view key) {
+  const json* value = find(object, key);
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return value->get<std::string>();
+}
+
+std::vector<int64_t> find_ints(const json& object, std::string_view key) {
+  const json* value = find(object, key);
+  std::vector<int64_t> all;
+  if (value == nullptr) return all;
+  if (const auto one = as_int(*value)) return {*one};
+  if (!value->is_array()) return all;
+  for (const json& item : *value)
+    if (const auto one = as_int(item)) all.push_back(*one);
+  return all;
+}
+
+const json* find_object(const json& object, std::string_view key) {
+  const json* value = find(object, key);
+  return value != nullptr && value->is_object() ? value : nullptr;
+}
+
+std::string dump_json(const json& value, int indent) {
+  return value.dump(indent, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+}
+
+}  // namespace onw

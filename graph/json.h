@@ -1,0 +1,37 @@
+// JSON from files: bounded, and an error instead of an exception.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace onw {
+
+// Deeper nesting is refused before a tree is built: nlohmann's dump recurses once per level.
+inline constexpr int kMaxJsonDepth = 64;
+
+// `where` names the text in errors ("model/config.json"). Errors: bad_format.
+Result<nlohmann::json> parse_json(std::string_view text, std::string_view where);
+
+// Errors: not_found, io, bad_format (also for a file beyond `max_bytes`).
+Result<nlohmann::json> read_json_file(const std::filesystem::path& path, int64_t max_bytes = 64 << 20);
+
+// The value of `key` where `object` is an object that has it with that type; null counts as absent.
+// find_int takes numbers without a fraction (1.0 too); find_ints takes one such number or a list of them.
+std::optional<int64_t> find_int(const nlohmann::json& object, std::string_view key);
+std::optional<double> find_number(const nlohmann::json& object, std::string_view key);
+std::optional<bool> find_bool(const nlohmann::json& object, std::string_view key);
+std::optional<std::string> find_string(const nlohmann::json& object, std::string_view key);
+std::vector<int64_t> find_ints(const nlohmann::json& object, std::string_view key);
+const nlohmann::json* find_object(const nlohmann::json& object, std::string_view key);
+
+// Text for a file. Strings that are not UTF-8 are mended, so this cannot fail.
+std::string dump_json(const nlohmann::json& value, int indent = 2);
+
+}  // namespace onw
