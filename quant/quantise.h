@@ -1,0 +1,44 @@
+// FP32 rows [outputs, inputs] to codes, scales and minima in `rows` layout, format by format as data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "graph/weight_view.h"
+
+namespace onw {
+
+// Where the three parts of a weight are written. Sizes: weight_bytes(format, layout, outputs, inputs).
+struct WeightParts {
+  std::span<std::byte> codes;
+  std::span<std::byte> scales;
+  std::span<std::byte> minima;
+};
+
+// Whether the CPU side (quantise, unpack, kernels) knows the format. All but u2g128 and mxfp4.
+bool is_supported(WeightFormat format);
+
+// Quantises `outputs` rows. Rows do not depend on each other, so a caller may go through a tensor piece by piece.
+// Per group (per row for per-channel formats), s = float(F16(scale)), division and rounding (half to even) in FP32:
+//   integer        scale = amax / max code;   code = clamp(round(w / s))
+//   q4sg*          scale = max(max/7, -min/8)
+//   with minimum   m = F16(min), scale = (max - m) / max code;   code = clamp(round((w - m) / s))
+//   nf4c           scale = amax; code = nearest true NF4 level to w / s, ties to the lower code
+//   iq4g32         scale = +-amax/127, sharpened by least squares; code = nearest level; the candidate with the least
+//                  squared error wins
+//   plain          each value rounded to nearest even
+// A scale that is 0 in F16 gives code 0 (for codebooks the level nearest 0).
+// Errors: unsupported (u2g128, mxfp4); invalid_argument (a value that is not finite, or a scale beyond F16's 65504:
+// the message gives row and group).
+Result<void> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
+                      const WeightParts& out);
+
+// Takes over codes that another file format already has, without loss. `codes`: one per weight, in the range of the
+// format's code (an index for codebooks), [outputs, inputs]; `scales`, `minima`: F16 bits [outputs, groups].
+// Errors: unsupported; invalid_argument (a code out of range, sizes that do not fit).
+Result<void> adopt(WeightFormat format, std::span<const int8_t> codes, std::span<const uint16_t> scales,
+                   std::span<const uint16_t> minima, int64_t outputs, int64_t inputs, const WeightParts& out);
+
+}  // namespace onw
