@@ -1,0 +1,156 @@
+"""The tiny configurations: per family an odd one, whose widths no integer kernel takes, one of group 64, one of group 128.
+
+Odd widths catch every mix-up of dimensions (heads * head_dim != hidden, no two sizes equal by accident); the other two
+are what the quantised kernels run, each input at least four groups long. `odd` configs are written the way older
+checkpoints write theirs (rope_theta, rope_scaling), the others in the dialect of the transformers release that made
+them: both must be read.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Family:
+    name: str
+    architecture: str  # the transformers class
+    common: dict  # keys of every width
+    odd: dict
+    g64: dict
+    g128: dict
+    tokens: int  # T of the odd and the group-128 golden: more than every window and rope boundary
+    tokens_g64: int = 0  # T of the group-64 golden where it is longer: past 256, where attention begins its second block
+    zero_centred: bool = False  # norms are stored as an offset from 1
+
+    def widths(self) -> dict[str, tuple[dict, int]]:
+        """Width -> (config keys, tokens)."""
+        return {
+            "odd": (self.common | self.odd, self.tokens),
+            "g64": (self.common | self.g64, self.tokens_g64 or self.tokens),
+            "g128": (self.common | self.g128, self.tokens),
+        }
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+
+def dense(hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: int | None, vocabulary: int, **more) -> dict:
+    sizes = {
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": 2,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 512,
+    }
+    return sizes | ({"head_dim": head_dim} if head_dim else {}) | more
+
+
+GRANITE = {
+    "rms_norm_eps": 1e-5,
+    "embedding_multiplier": 7.0,
+    "attention_multiplier": 0.11,
+    "residual_multiplier": 0.37,
+    "logits_scaling": 3.0,
+    "tie_word_embeddings": True,
+    "rope_theta": 10000.0,
+}
+
+
+def hybrid(position_embedding: str | None) -> dict:
+    return GRANITE | {
+        "layer_types": ["attention", "attention"],
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+        "position_embedding_type": position_embedding,
+        "mamba_n_heads": 4,  # present, though unused, in the published dense configs
+        "mamba_expand": 2,
+        "mamba_d_head": "auto",
+    }
+
+
+def granite_sizes(shared: bool) -> dict[str, dict]:
+    """Granite ignores a head_dim: it is hidden / heads."""
+    sizes = {
+        "odd": dense(48, 80, 4, 2, None, 101),
+        "g64": dense(320, 448, 10, 2, None, 101),
+        "g128": dense(512, 640, 8, 2, None, 128),
+    }
+    if shared:
+        for size in sizes.values():
+            size["shared_intermediate_size"] = size["intermediate_size"]
+            size["intermediate_size"] = 72  # of the experts, which a dense model does not have
+    return sizes
+
+
+GEMMA3 = {
+    "num_hidden_layers": 6,
+    "query_pre_attn_scalar": 13,
+    "sliding_window": 5,
+    "sliding_window_pattern": 3,
+    "rope_theta": 1000.0,
+    "rope_local_base_freq": 50.0,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+}
+
+FAMILIES = [
+    Family(
+        "llama",
+        "LlamaForCausalLM",
+        {"rms_norm_eps": 1e-5, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False,
+         "rope_theta": 10000.0, "rope_scaling": LLAMA3},
+        dense(48, 80, 4, 2, 16, 101),
+        dense(320, 448, 10, 2, 32, 101),
+        dense(512, 640, 8, 2, 64, 128),
+        tokens=70,
+        tokens_g64=300,
+    ),
+    Family(
+        "llama-plain",  # SmolLM2's kind: no biases, tied, no scaling, head_dim left to be derived
+        "LlamaForCausalLM",
+        {"rms_norm_eps": 1e-5, "tie_word_embeddings": True, "rope_theta": 100000.0},
+        dense(48, 80, 4, 2, None, 101),
+        dense(320, 448, 5, 1, None, 101),
+        dense(512, 640, 8, 8, None, 128),
+        tokens=70,
+    ),
+    Family(
+        "qwen2",
+        "Qwen2ForCausalLM",
+        {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, "rope_theta": 10000.0, "use_sliding_window": False},
+        dense(48, 80, 4, 2, None, 101),
+        dense(320, 448, 10, 2, None, 101),
+        dense(512, 640, 8, 2, None, 128, tie_word_embeddings=False),
+        tokens=70,
+    ),
+    Family(
+        "qwen3",
+        "Qwen3ForCausalLM",
+        {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, "rope_theta": 1000000.0, "attention_bias": False},
+        dense(48, 80, 4, 2, 24, 101),
+        dense(320, 448, 20, 4, 16, 101),
+        dense(512, 640, 10, 2, 64, 128, tie_word_embeddings=False),  # heads * head_dim = 640, not hidden
+        tokens=70,
+    ),
+    Family("granite", "GraniteForCausalLM", GRANITE, **granite_sizes(False), tokens=70),
+    Family("granitemoehybrid", "GraniteMoeHybridForCausalLM", hybrid("rope"), **granite_sizes(True), tokens=70),
+    Family("granitemoehybrid-nope", "GraniteMoeHybridForCausalLM", hybrid(None), **granite_sizes(True), tokens=70),
+    Family(
+        "gemma3",
+        "Gemma3ForCausalLM",
+        GEMMA3,
+        dense(48, 80, 4, 2, 16, 101) | {"num_hidden_layers": 6},
+        dense(320, 448, 5, 1, 64, 101) | {"num_hidden_layers": 6},
+        dense(512, 640, 4, 2, 128, 128) | {"num_hidden_layers": 6},
+        tokens=20,
+        tokens_g64=300,
+        zero_centred=True,
+    ),
+]
