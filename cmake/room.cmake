@@ -1,4 +1,4 @@
-# onw_room(NAME [USES rooms] [LIBS targets] [PROGRAM exe] [TESTS_ONLY])
+# onw_room(NAME [USES rooms] [LIBS targets] [TEST_LIBS targets] [PROGRAM exe] [TESTS_ONLY])
 #
 # One folder becomes: the library onw_NAME (every .cpp but the ones below), the test program NAME_tests (every *_test.cpp),
 # a fuzz target per *_fuzz.cpp (ONW_FUZZ), a benchmark NAME_bench (every *_bench.cpp), and for PROGRAM the executable from main.cpp.
@@ -9,7 +9,7 @@ set(ONW_FLAGS_avx512vnni -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx51
 set(ONW_FLAGS_amx ${ONW_FLAGS_avx512vnni} -mamx-tile -mamx-int8)
 
 function(onw_room name)
-  cmake_parse_arguments(ROOM "TESTS_ONLY" "PROGRAM" "USES;LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "TESTS_ONLY" "PROGRAM" "USES;LIBS;TEST_LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   set(benches ${sources})
@@ -44,7 +44,7 @@ function(onw_room name)
 
   if(tests)
     add_executable(${name}_tests ${tests})
-    target_link_libraries(${name}_tests PRIVATE ${self} GTest::gmock GTest::gtest_main)
+    target_link_libraries(${name}_tests PRIVATE ${ROOM_TEST_LIBS} ${self} GTest::gmock GTest::gtest_main)
     target_compile_definitions(${name}_tests PRIVATE ONW_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     add_test(NAME ${name} COMMAND ${name}_tests)
   endif()
