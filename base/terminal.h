@@ -1,0 +1,13 @@
+// What the standard streams are connected to.
+#pragma once
+
+namespace onw {
+
+enum class Stream : int { in = 0, out = 1, err = 2 };
+
+bool is_terminal(Stream stream);
+
+// Columns of the terminal behind stderr; 80 where there is none.
+int terminal_columns();
+
+}  // namespace onw

@@ -1,0 +1,20 @@
+// Every command: a thin function over the other rooms. Data goes to stdout, everything else to stderr.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/flags.h"
+
+namespace onw::cli {
+
+Result<void> run_doctor(const Args& args);
+
+std::span<const Command> all_commands();
+
+// The whole program: 0 success, 1 failure, 2 usage.
+int run(const std::vector<std::string>& words);
+
+}  // namespace onw::cli

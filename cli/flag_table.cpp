@@ -1,0 +1,96 @@
+#include <array>
+#include <limits>
+
+#include "cli/flags.h"
+
+namespace onw::cli {
+namespace {
+
+constexpr double kMany = 9e15;  // integers up to here are exact as double
+constexpr double kInt = std::numeric_limits<int32_t>::max();
+
+constexpr auto kFlags = std::to_array<Flag>({
+    // What runs, and where.
+    {"--device", Kind::choice, "CPU|reference", "CPU", "ONW_DEVICE", "chat serve bench eval",
+     "What computes: this machine's CPU, or the slow and obvious reference"},
+    {"--context", Kind::integer, "N", "", "ONW_CONTEXT", "chat serve inspect bench",
+     "Tokens of context (default: the least of the model's, what memory allows, and 32768)", 1, kMany},
+    {"--kv", Kind::choice, "int8|f16|f32", "", "ONW_KV", "chat serve bench eval inspect",
+     "How keys and values are kept (default: the model's)"},
+    {"--threads", Kind::integer, "N", "", "ONW_THREADS", "chat serve bench eval",
+     "Threads that compute (default: one per physical core, within the quota of the process)", 1, 4096},
+
+    // One answer.
+    {"--prompt", Kind::text, "TEXT", "", "", "chat", "Answers this once: the answer alone goes to stdout"},
+    {"--max-tokens", Kind::integer, "N", "", "", "chat", "At most so many tokens per answer", 1, kMany},
+    {"--temperature", Kind::number, "T", "", "", "chat", "0 takes the most likely token (default: the model's)", 0, 100},
+    {"--top-p", Kind::number, "P", "", "", "chat", "Draws from the likeliest tokens that sum to P", 0, 1},
+    {"--top-k", Kind::integer, "K", "", "", "chat", "Draws from the K likeliest tokens; 0: all", 0, kInt},
+    {"--min-p", Kind::number, "P", "", "", "chat", "Leaves out tokens below P times the likeliest", 0, 1},
+    {"--seed", Kind::integer, "N", "", "", "chat", "Same seed, same answer", 0, kMany},
+    {"--system", Kind::text, "TEXT", "", "", "chat", "What the model is told before the conversation"},
+    {"--think", Kind::toggle, "", "", "", "chat", "Lets a model that can think do so, and shows its thoughts on stderr"},
+
+    // The server.
+    {"--host", Kind::text, "ADDRESS", "localhost", "ONW_HOST", "serve",
+     "Address to listen on; 0.0.0.0 opens the server to the network"},
+    {"--port", Kind::integer, "N", "8000", "ONW_PORT", "serve", "Port to listen on; 0 takes a free one", 0, 65535},
+    {"--api-key", Kind::text, "KEY", "", "ONW_API_KEY", "serve", "Requests to /v1 must carry it as a bearer token"},
+    {"--allow-host", Kind::text, "NAME,…", "", "ONW_ALLOW_HOST", "serve",
+     "Further names under which the server may be addressed (the Host header)"},
+    {"--allow-origin", Kind::text, "ORIGIN,…", "", "ONW_ALLOW_ORIGIN", "serve",
+     "Web pages that may use the server, such as https://example.org; * for all"},
+    {"--sessions", Kind::integer, "N", "32", "ONW_SESSIONS", "serve", "Answers at the same time; further ones wait", 1, 4096},
+    {"--open", Kind::toggle, "", "", "", "serve", "Opens the server's page in the browser once it answers"},
+
+    // Models.
+    {"--revision", Kind::text, "REV", "main", "", "pull", "Branch, tag or commit"},
+    {"--file", Kind::text, "NAME", "", "", "pull", "Takes only this file of a repository that has several models"},
+    {"--for", Kind::choice, "cpu|npu", "cpu", "", "convert pull", "The device class whose layout and formats to write"},
+    {"--format", Kind::text, "FORMAT", "", "", "convert pull",
+     "Weight format, such as q4g128, q8c, nf4c, f16 (default: without loss from GGUF, else the device's)"},
+    {"--yes", Kind::toggle, "", "", "", "rm", "Does not ask"},
+    {"--deep", Kind::toggle, "", "", "", "check", "Reads every byte, and compares the digests"},
+
+    // Text.
+    {"--bos", Kind::toggle, "", "", "", "tokenize", "Puts the model's BOS token in front"},
+    {"--special", Kind::toggle, "", "", "", "tokenize", "Matches added tokens in the text, as the Python library does"},
+    {"--decode", Kind::toggle, "", "", "", "tokenize", "The other way: ids on stdin, text on stdout"},
+    {"--template", Kind::text, "FILE", "", "", "render", "Renders this chat template instead of a model's"},
+
+    // Measuring.
+    {"--text", Kind::text, "FILE", "", "", "eval", "Text to evaluate on"},
+    {"--ids", Kind::text, "FILE", "", "", "eval", "Token ids to evaluate on: decimal, or a JSON array; nothing is added"},
+    {"--quantised", Kind::choice, "yes|no", "yes", "", "eval", "Whether activations are quantised (no: reference only)"},
+    {"--against", Kind::text, "DEVICE|FILE", "", "", "eval",
+     "Compares with another device, or with logits saved before (.safetensors)"},
+    {"--save-logits", Kind::text, "FILE", "", "", "eval", "Writes ids and logits as safetensors"},
+    {"--prompt", Kind::integers, "N,…", "64,512", "", "bench", "Lengths of the prompts to time", 1, kMany},
+    {"--decode", Kind::integer, "N", "64", "", "bench", "Tokens to draw", 1, kMany},
+    {"--depth", Kind::integers, "N,…", "0", "", "bench", "Tokens in the cache before the measured ones", 0, kMany},
+    {"--batch", Kind::integers, "N,…", "1", "", "bench", "Conversations at the same time", 1, 4096},
+    {"--replay", Kind::text, "FILE", "", "", "bench", "Takes recorded token ids as the draws"},
+
+    // Output.
+    {"--json", Kind::toggle, "", "", "", "list inspect tokenize bench eval doctor check", "JSON for programs"},
+    {"--csv", Kind::toggle, "", "", "", "bench", "Comma-separated values"},
+    {"--svg", Kind::text, "FILE", "", "", "bench", "Draws the figures"},
+    {"--report", Kind::toggle, "", "", "", "doctor", "Text to paste into a report of a fault"},
+    {"--cache", Kind::toggle, "", "", "", "list", "Also what lies in the cache"},
+});
+
+constexpr auto kVariables = std::to_array<Variable>({
+    {"ONW_HOME", "Models and settings (default: $XDG_DATA_HOME/onw)"},
+    {"ONW_CACHE", "Layouts and measured tables; may be deleted (default: $XDG_CACHE_HOME/onw)"},
+    {"ONW_ISA", "Forces an instruction set: generic, avx2, avxvnni, avx512vnni, amx"},
+    {"HF_ENDPOINT", "Where models are pulled from (default: https://huggingface.co)"},
+    {"HF_TOKEN", "Token for models that ask for a licence or are private"},
+    {"HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "Proxies for downloads"},
+});
+
+}  // namespace
+
+std::span<const Flag> all_flags() { return kFlags; }
+std::span<const Variable> all_variables() { return kVariables; }
+
+}  // namespace onw::cli

@@ -1,0 +1,83 @@
+#include "cli/output.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace onw::cli {
+namespace {
+
+bool looks_like_number(std::string_view cell) {
+  return cell.empty() || cell == "-" || (cell.front() >= '0' && cell.front() <= '9');
+}
+
+// Characters, not bytes: what a terminal shows for text without wide or combining letters.
+size_t shown_width(std::string_view cell) {
+  return static_cast<size_t>(
+      std::count_if(cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+Result<void> write_output(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size())
+    return error(Code::io, "cannot write to stdout: {}", std::strerror(errno));
+  return {};
+}
+
+Result<void> flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    return error(Code::io, "cannot write to stdout: {}", std::strerror(errno));
+  return {};
+}
+
+Result<std::string> read_input(size_t limit_bytes) {
+  std::string text;
+  std::array<char, 65536> block{};
+  while (const size_t n = std::fread(block.data(), 1, block.size(), stdin)) {
+    text.append(block.data(), n);
+    if (text.size() > limit_bytes)
+      return error(Code::invalid_argument, "stdin holds more than {} bytes, the limit", limit_bytes);
+  }
+  if (std::ferror(stdin) != 0) return error(Code::io, "cannot read stdin: {}", std::strerror(errno));
+  return text;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> width;
+  std::vector<bool> numeric;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    width.resize(std::max(width.size(), rows[r].size()));
+    numeric.resize(width.size(), true);
+    for (size_t c = 0; c < rows[r].size(); ++c) {
+      width[c] = std::max(width[c], shown_width(rows[r][c]));
+      if (r > 0 && !looks_like_number(rows[r][c])) numeric[c] = false;
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string padding(width[c] - shown_width(row[c]), ' ');
+      line += (c == 0 ? "" : "  ") + (numeric[c] ? padding + row[c] : row[c] + padding);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string bytes_text(int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
+  double x = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (x >= 999.5 && unit + 1 < kUnits.size()) {
+    x /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format(x < 9.95 ? "{:.1f} {}" : "{:.0f} {}", x, kUnits[unit]);
+}
+
+}  // namespace onw::cli

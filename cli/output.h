@@ -1,0 +1,34 @@
+// Data on stdout. A full disk or a closed pipe is an error like any other.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace onw::cli {
+
+// Errors: io.
+Result<void> write_output(std::string_view bytes);
+Result<void> flush_output();
+
+template <class... Args>
+Result<void> print(fmt::format_string<Args...> format, Args&&... args) {
+  return write_output(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// All of stdin. Errors: io, invalid_argument (more than `limit_bytes`).
+Result<std::string> read_input(size_t limit_bytes);
+
+// Rows of cells in aligned columns, two spaces apart; columns whose cells all look like numbers are right-aligned. The
+// first row is the heading.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+// "1.4 GB" in powers of ten, as memory and disks are sold.
+std::string bytes_text(int64_t bytes);
+
+}  // namespace onw::cli

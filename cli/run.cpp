@@ -1,0 +1,77 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <optional>
+
+#include "base/version.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+namespace onw::cli {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+int complain(const Error& e) {
+  fmt::print(stderr, "onw: {}\n", e.message);
+  return e.code == Code::usage ? kUsage : kFailure;
+}
+
+int complain_of_command(const std::string& word) {
+  std::string names;
+  for (const auto& command : all_commands()) names += fmt::format(" {}", command.name);
+  fmt::print(stderr, "onw: there is no command '{}'. Commands:{}\n", word, names);
+  return kUsage;
+}
+
+// Data was asked for and printed: what is left to go wrong is writing it.
+Result<void> finish(Result<void> result) {
+  RETURN_IF_ERROR(result);
+  return flush_output();
+}
+
+Result<void> run_command(const Command& command, const std::vector<std::string>& words) {
+  auto args = parse(command, words);
+  RETURN_IF_ERROR(args);
+  if (!*args) return print("{}", help(command));
+  return command.run(**args);
+}
+
+const Command* find_command(const std::string& word) {
+  for (const auto& command : all_commands())
+    if (command.name == word) return &command;
+  return nullptr;
+}
+
+// A word that is no command; empty where nobody knows it.
+std::optional<std::string> answer(const std::string& word) {
+  if (word == "--version") return fmt::format("onw {}\n", kVersion);
+  if (word == "--help" || word == "-h" || word == "help") return help(all_commands());
+  if (word == "--help-markdown") return help_markdown(all_commands());
+  return std::nullopt;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    fmt::print(stderr, "{}", help(all_commands()));
+    return kUsage;
+  }
+  const std::string& word = words.front();
+  const Command* command = find_command(word);
+  const auto text = answer(word);
+  if (command == nullptr && !text) return complain_of_command(word);
+  try {
+    const auto result = finish(command != nullptr ? run_command(*command, {words.begin() + 1, words.end()})
+                                                  : write_output(*text));
+    return result ? 0 : complain(result.error());
+  } catch (const std::bad_alloc&) {
+    return complain({Code::out_of_memory, "out of memory. Close other programs, or ask for less --context"});
+  } catch (const std::exception& e) {
+    return complain({Code::internal, fmt::format("a fault of onw's own: {}", e.what())});
+  }
+}
+
+}  // namespace onw::cli
