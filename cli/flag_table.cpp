@@ -23,13 +23,15 @@ constexpr auto kFlags = std::to_array<Flag>({
     // One answer.
     {"--prompt", Kind::text, "TEXT", "", "", "chat", "Answers this once: the answer alone goes to stdout"},
     {"--max-tokens", Kind::integer, "N", "", "", "chat", "At most so many tokens per answer", 1, kMany},
-    {"--temperature", Kind::number, "T", "", "", "chat", "0 takes the most likely token (default: the model's)", 0, 100},
+    {"--temperature", Kind::number, "T", "", "", "chat", "0 takes the most likely token (default: the model's)", 0,
+     100},
     {"--top-p", Kind::number, "P", "", "", "chat", "Draws from the likeliest tokens that sum to P", 0, 1},
     {"--top-k", Kind::integer, "K", "", "", "chat", "Draws from the K likeliest tokens; 0: all", 0, kInt},
     {"--min-p", Kind::number, "P", "", "", "chat", "Leaves out tokens below P times the likeliest", 0, 1},
     {"--seed", Kind::integer, "N", "", "", "chat", "Same seed, same answer", 0, kMany},
     {"--system", Kind::text, "TEXT", "", "", "chat", "What the model is told before the conversation"},
-    {"--think", Kind::toggle, "", "", "", "chat", "Lets a model that can think do so, and shows its thoughts on stderr"},
+    {"--think", Kind::toggle, "", "", "", "chat",
+     "Lets a model that can think do so, and shows its thoughts on stderr"},
 
     // The server.
     {"--host", Kind::text, "ADDRESS", "localhost", "ONW_HOST", "serve",
@@ -40,7 +42,8 @@ constexpr auto kFlags = std::to_array<Flag>({
      "Further names under which the server may be addressed (the Host header)"},
     {"--allow-origin", Kind::text, "ORIGIN,…", "", "ONW_ALLOW_ORIGIN", "serve",
      "Web pages that may use the server, such as https://example.org; * for all"},
-    {"--sessions", Kind::integer, "N", "32", "ONW_SESSIONS", "serve", "Answers at the same time; further ones wait", 1, 4096},
+    {"--sessions", Kind::integer, "N", "32", "ONW_SESSIONS", "serve", "Answers at the same time; further ones wait", 1,
+     4096},
     {"--open", Kind::toggle, "", "", "", "serve", "Opens the server's page in the browser once it answers"},
 
     // Models.
@@ -60,8 +63,10 @@ constexpr auto kFlags = std::to_array<Flag>({
 
     // Measuring.
     {"--text", Kind::text, "FILE", "", "", "eval", "Text to evaluate on"},
-    {"--ids", Kind::text, "FILE", "", "", "eval", "Token ids to evaluate on: decimal, or a JSON array; nothing is added"},
-    {"--quantised", Kind::choice, "yes|no", "yes", "", "eval", "Whether activations are quantised (no: reference only)"},
+    {"--ids", Kind::text, "FILE", "", "", "eval",
+     "Token ids to evaluate on: decimal, or a JSON array; nothing is added"},
+    {"--quantised", Kind::choice, "yes|no", "yes", "", "eval",
+     "Whether activations are quantised (no: reference only)"},
     {"--against", Kind::text, "DEVICE|FILE", "", "", "eval",
      "Compares with another device, or with logits saved before (.safetensors)"},
     {"--save-logits", Kind::text, "FILE", "", "", "eval", "Writes ids and logits as safetensors"},

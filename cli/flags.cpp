@@ -101,7 +101,8 @@ std::string shown_help(const Flag& flag) {
 
 std::string usage_line(const Command& command) {
   std::string line = fmt::format("onw {}", command.name);
-  for (const auto& p : command.positionals) line += p.required ? fmt::format(" {}", p.name) : fmt::format(" [{}]", p.name);
+  for (const auto& p : command.positionals)
+    line += p.required ? fmt::format(" {}", p.name) : fmt::format(" [{}]", p.name);
   if (!flags_of(command.name).empty()) line += " [FLAGS]";
   return line;
 }
@@ -113,13 +114,13 @@ std::string rows(const std::vector<std::pair<std::string, std::string>>& pairs) 
   for (const auto& pair : pairs) left = std::max(left, pair.first.size());
   std::string text;
   for (const auto& [name, meaning] : pairs) {
-    std::string line = fmt::format("  {:<{}}", name, left);
-    size_t column = left + 2;
+    std::string line = fmt::format("  {:<{}} ", name, left);
+    size_t column = left + 3;
     bool first = true;
     for (const auto& word : split(meaning, ' ')) {
       if (!first && column + 1 + word.size() > kWidth) {
-        line += "\n" + std::string(left + 3, ' ');
-        column = left + 3;
+        line += "\n" + std::string(left + 4, ' ');
+        column = left + 4;
       }
       line += " " + word;
       column += 1 + word.size();

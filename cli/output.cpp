@@ -77,7 +77,8 @@ std::string bytes_text(int64_t bytes) {
     x /= 1000;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format(x < 9.95 ? "{:.1f} {}" : "{:.0f} {}", x, kUnits[unit]);
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return fmt::format("{:.{}f} {}", x, x < 9.95 ? 1 : 0, kUnits[unit]);
 }
 
 }  // namespace onw::cli

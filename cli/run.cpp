@@ -64,8 +64,8 @@ int run(const std::vector<std::string>& words) {
   const auto text = answer(word);
   if (command == nullptr && !text) return complain_of_command(word);
   try {
-    const auto result = finish(command != nullptr ? run_command(*command, {words.begin() + 1, words.end()})
-                                                  : write_output(*text));
+    const auto result =
+        finish(command != nullptr ? run_command(*command, {words.begin() + 1, words.end()}) : write_output(*text));
     return result ? 0 : complain(result.error());
   } catch (const std::bad_alloc&) {
     return complain({Code::out_of_memory, "out of memory. Close other programs, or ask for less --context"});
