@@ -1,0 +1,233 @@
+#include "models/decoder.h"
+
+#include <cmath>
+
+namespace onw {
+
+Result<DecoderConfig> read_decoder_config(std::string_view family, const Config& config, bool own_head_dim) {
+  DecoderConfig c;
+  c.family = family;
+  const std::pair<std::string_view, int64_t*> dimensions[] = {{"hidden_size", &c.hidden},
+                                                              {"num_hidden_layers", &c.layers},
+                                                              {"intermediate_size", &c.intermediate},
+                                                              {"num_attention_heads", &c.heads},
+                                                              {"vocab_size", &c.vocabulary}};
+  for (const auto& [key, field] : dimensions) {
+    const auto n = config.dimension(key);
+    RETURN_IF_ERROR(n);
+    *field = *n;
+  }
+  c.kv_heads = config.integer("num_key_value_heads", c.heads);
+  c.head_dim = own_head_dim ? config.integer("head_dim", c.hidden / c.heads) : c.hidden / c.heads;
+  if (c.kv_heads <= 0 || c.heads % c.kv_heads != 0)
+    return error(Code::bad_format, "config.json: {} heads are no multiple of {} key-value heads", c.heads, c.kv_heads);
+  if (c.head_dim <= 0 || c.head_dim > 1024) return error(Code::bad_format, "config.json: head_dim is {}", c.head_dim);
+  if (c.layers > 1000) return error(Code::bad_format, "config.json: {} layers", c.layers);
+  c.max_context = config.integer("max_position_embeddings", 2048);
+  c.norm_eps = config.number("rms_norm_eps", 1e-6);
+  c.tied = config.boolean("tie_word_embeddings", false);
+  return c;
+}
+
+Value DecoderBlock::matrix(std::string_view name, Shape shape, WeightSource hf, std::string_view gguf,
+                           std::string_view group, Fold gguf_fold) {
+  const std::string prefix = fmt::format("layers.{}.", layer_);
+  for (std::string& n : hf.names) n = prefix + n;
+  WeightDecl w{.name = prefix + std::string(name), .shape = std::move(shape), .hugging_face = std::move(hf)};
+  w.role = w.shape.size() == 1 ? WeightRole::vector : WeightRole::matrix;
+  w.head_dim = c_.head_dim;
+  w.gguf = {{fmt::format("blk.{}.{}", layer_, gguf)}, gguf_fold, 0};
+  if (!group.empty()) w.group = prefix + std::string(group);
+  return b_.weight(w);
+}
+
+Value DecoderBlock::project(std::string_view step, Value x, std::string_view name, int64_t out, std::string_view hf,
+                            std::string_view gguf, bool bias, std::string_view group, Fold gguf_fold) {
+  const auto named = [](std::string_view base, std::string_view part) { return fmt::format("{}.{}", base, part); };
+  const int64_t in = b_.type(x).last();
+  const Value w = matrix(name, {out, in}, {{named(hf, "weight")}}, named(gguf, "weight"), group, gguf_fold);
+  if (!bias) return b_.linear(step, x, w);
+  const Value add = matrix(named(name, "bias"), {out}, {{named(hf, "bias")}}, named(gguf, "bias"), "", gguf_fold);
+  return b_.linear(step, x, w, add);
+}
+
+Value DecoderBlock::norm(std::string_view step, Value x, std::string_view name, std::string_view hf,
+                         std::string_view gguf) {
+  const Value w = matrix(name, {b_.type(x).last()}, {{fmt::format("{}.weight", hf)}, c_.norm_fold},
+                         fmt::format("{}.weight", gguf), "");
+  return b_.rms_norm(step, x, w, c_.norm_eps);
+}
+
+Value DecoderBlock::heads(std::string_view what, Value x, int64_t count) {
+  return b_.reshape(fmt::format("{}_heads", what), x, {kRows, count, c_.head_dim});
+}
+
+// cos and sin of the layer's table are inputs of the function, made once.
+Value DecoderBlock::rotate(std::string_view step, Value x) {
+  const std::string_view table = c_.rope(layer_);
+  if (table.empty()) return x;
+  const auto input = [&](std::string_view part) { return b_.find_input(fmt::format("{}.{}", table, part)); };
+  return b_.rope(step, x, input("cos"), input("sin"));
+}
+
+Value DecoderBlock::attention(Value h) {
+  const std::string state = fmt::format("kv.{}", layer_);
+  b_.state({.name = state,
+            .kind = StateKind::kv,
+            .layer = layer_,
+            .heads = c_.kv_heads,
+            .head_dim = c_.head_dim,
+            .value_dim = c_.head_dim,
+            .window = c_.window(layer_)});
+  const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
+  Value q =
+      project("q_proj", h, "attn.q", q_width, "self_attn.q_proj", "attn_q", c_.qkv_bias, "attn.qkv", c_.gguf_qk_fold);
+  Value k =
+      project("k_proj", h, "attn.k", kv_width, "self_attn.k_proj", "attn_k", c_.qkv_bias, "attn.qkv", c_.gguf_qk_fold);
+  Value v = project("v_proj", h, "attn.v", kv_width, "self_attn.v_proj", "attn_v", c_.qkv_bias, "attn.qkv");
+  q = heads("q", q, c_.heads);
+  k = heads("k", k, c_.kv_heads);
+  v = heads("v", v, c_.kv_heads);
+  if (c_.qk_norm) {
+    q = norm("q_norm", q, "attn.q_norm", "self_attn.q_norm", "attn_q_norm");
+    k = norm("k_norm", k, "attn.k_norm", "self_attn.k_norm", "attn_k_norm");
+  }
+  q = rotate("q_rope", q);
+  k = rotate("k_rope", k);
+  b_.kv_write("kv_write", state, k, v);
+  const double scale = c_.attention_scale != 0 ? c_.attention_scale : 1 / std::sqrt(static_cast<double>(c_.head_dim));
+  const Value a =
+      b_.attention("attention", state, q,
+                   {.scale = scale, .window = Window::last(c_.window(layer_)), .soft_cap = c_.attention_soft_cap});
+  return project("o_proj", b_.reshape("o_rows", a, {kRows, q_width}), "attn.o", c_.hidden, "self_attn.o_proj",
+                 "attn_output", c_.output_bias, "");
+}
+
+Value DecoderBlock::mlp(Value h, std::string_view fused_hf, std::string_view down_hf) {
+  Value gate, up;
+  if (fused_hf.empty()) {
+    gate =
+        project("gate_proj", h, "mlp.gate", c_.intermediate, "mlp.gate_proj", "ffn_gate", c_.mlp_bias, "mlp.gate_up");
+    up = project("up_proj", h, "mlp.up", c_.intermediate, "mlp.up_proj", "ffn_up", c_.mlp_bias, "mlp.gate_up");
+  } else {
+    const Shape shape = {c_.intermediate, b_.type(h).last()};
+    const std::string fused = fmt::format("{}.weight", fused_hf);
+    gate = b_.linear("gate_proj", h, matrix("mlp.gate", shape, {{fused}}, "ffn_gate.weight", "mlp.gate_up"));
+    up = b_.linear("up_proj", h,
+                   matrix("mlp.up", shape, {{fused}, Fold::none, c_.intermediate}, "ffn_up.weight", "mlp.gate_up"));
+  }
+  const Value inner = b_.gated("gated", gate, up, c_.activation);
+  return project("down_proj", inner, "mlp.down", c_.hidden, down_hf, "ffn_down", c_.mlp_bias, "");
+}
+
+Value DecoderBlock::residual(std::string_view step, Value x, Value y) {
+  return b_.add(step, x, b_.scale(fmt::format("{}_scaled", step), y, c_.residual_scale));
+}
+
+Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
+  const Scope scope(b, layer);
+  DecoderBlock block(b, c, layer);
+  x = block.residual("attn_add", x,
+                     block.attention(block.norm("attn_norm", x, "attn_norm", "input_layernorm", "attn_norm")));
+  x = block.residual("mlp_add", x,
+                     block.mlp(block.norm("mlp_norm", x, "mlp_norm", "post_attention_layernorm", "ffn_norm")));
+  return x;
+}
+
+namespace {
+
+Result<void> add_body(Program& p, const DecoderConfig& c, BlockFunction block) {
+  Builder b(p, "body");
+  Value x = b.input("x", {DType::f32, {kRows, c.hidden}});
+  for (const RopeTable& r : c.ropes)
+    for (const char* part : {"cos", "sin"})
+      b.input(fmt::format("{}.{}", r.name, part), {DType::f32, {kRows, static_cast<int64_t>(r.inv_freq.size())}});
+  for (int layer = 0; layer < c.layers; ++layer) x = block(b, c, layer, x);
+  const Value w = b.weight({.name = "norm",
+                            .shape = {c.hidden},
+                            .role = WeightRole::vector,
+                            .hugging_face = {{"norm.weight"}, c.norm_fold},
+                            .gguf = {{"output_norm.weight"}}});
+  b.output("hidden", b.rms_norm("norm", x, w, c.norm_eps));
+  return b.finish();
+}
+
+Result<void> add_head(Program& p, const DecoderConfig& c) {
+  Builder b(p, "head");
+  const Value hidden = b.input("hidden", {DType::f32, {kRows, c.hidden}});
+  const WeightDecl* embed = p.weight("embed");
+  CHECK(embed != nullptr);
+  const WeightDecl head = c.tied ? *embed
+                                 : WeightDecl{.name = "head",
+                                              .shape = {c.vocabulary, c.hidden},
+                                              .role = WeightRole::head,
+                                              .hugging_face = {{"lm_head.weight"}},
+                                              .gguf = {{"output.weight"}}};
+  Value logits = b.linear("head", hidden, b.weight(head));
+  logits = b.scale("logits_scaled", logits, c.logits_scale);
+  if (c.logits_soft_cap > 0) logits = b.soft_cap("logits_capped", logits, c.logits_soft_cap);
+  b.output("logits", logits);
+  return b.finish();
+}
+
+}  // namespace
+
+Result<Program> decoder_program(const DecoderConfig& c, BlockFunction block) {
+  Program p{.family = c.family,
+            .layers = c.layers,
+            .hidden = c.hidden,
+            .vocabulary = c.vocabulary,
+            .max_context = c.max_context};
+  p.rope_tables = c.ropes;
+  p.embedding_scale = c.embedding_scale;
+  p.weights.push_back({.name = "embed",
+                       .shape = {c.vocabulary, c.hidden},
+                       .role = WeightRole::embedding,
+                       .hugging_face = {{"embed_tokens.weight"}},
+                       .gguf = {{"token_embd.weight"}}});
+  RETURN_IF_ERROR(add_body(p, c, block));
+  RETURN_IF_ERROR(add_head(p, c));
+  return p;
+}
+
+Result<Json> decoder_config_from_gguf(const Json& m, std::string_view arch, std::string_view model_type,
+                                      std::string_view architecture) {
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", arch, name); };
+  Json c = {{"architectures", {architecture}}, {"model_type", model_type}};
+  const std::tuple<const char*, const char*, bool> keys[] = {{"embedding_length", "hidden_size", true},
+                                                             {"block_count", "num_hidden_layers", true},
+                                                             {"feed_forward_length", "intermediate_size", true},
+                                                             {"attention.head_count", "num_attention_heads", true},
+                                                             {"attention.head_count_kv", "num_key_value_heads", false},
+                                                             {"attention.key_length", "head_dim", false},
+                                                             {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+                                                             {"context_length", "max_position_embeddings", false},
+                                                             {"rope.freq_base", "rope_theta", false},
+                                                             {"attention.sliding_window", "sliding_window", false}};
+  for (const auto& [from, to, needed] : keys) {
+    if (m.contains(key(from))) {
+      c[to] = m[key(from)];
+    } else if (needed) {
+      return error(Code::bad_format, "the GGUF file has no '{}'", key(from));
+    }
+  }
+  for (const auto& [id, name] : {std::pair{"bos", "bos_token_id"}, std::pair{"eos", "eos_token_id"}})
+    if (const auto k = fmt::format("tokenizer.ggml.{}_token_id", id); m.contains(k)) c[name] = m[k];
+  c["vocab_size"] = m.contains(key("vocab_size")) ? m[key("vocab_size")] : m.value("onw.vocab_size", Json());
+  c["tie_word_embeddings"] = !m.value("onw.has_head", false);
+  if (m.contains("onw.rope_freqs")) {
+    c["rope_parameters"] = {
+        {"rope_type", "factors"}, {"factors", m["onw.rope_freqs"]}, {"rope_theta", c.value("rope_theta", 10000.0)}};
+  } else if (m.contains(key("rope.scaling.type")) && m[key("rope.scaling.type")] != "none") {
+    Json r = {{"rope_type", m[key("rope.scaling.type")]}};
+    for (const auto& [from, to] :
+         {std::pair{"rope.scaling.factor", "factor"},
+          std::pair{"rope.scaling.original_context_length", "original_max_position_embeddings"},
+          std::pair{"rope.scaling.attn_factor", "attention_factor"}})
+      if (m.contains(key(from))) r[to] = m[key(from)];
+    c["rope_scaling"] = r;
+  }
+  return c;
+}
+
+}  // namespace onw

@@ -1,0 +1,88 @@
+// What dense decoders have in common: their dimensions, the names of their tensors, attention and the gated MLP. A
+// family file reads its config into this and writes its block with these words.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/builder.h"
+#include "models/config.h"
+
+namespace onw {
+
+struct DecoderConfig {
+  std::string family;
+  int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0,
+          max_context = 0;
+  double norm_eps = 1e-6;
+  bool tied = false;  // the head is the embedding
+  bool qkv_bias = false;
+  bool output_bias = false;  // of attention's output projection
+  bool mlp_bias = false;
+  bool qk_norm = false;            // RMS norm of q and k per head, before RoPE
+  Fold norm_fold = Fold::none;     // of Hugging Face's norms; GGUF files hold the folded value
+  Fold gguf_qk_fold = Fold::none;  // of GGUF's q and k rows; Hugging Face's are halves in every family
+  std::string activation = "silu";
+  double embedding_scale = 1;
+  double attention_scale = 0;  // 0: 1/sqrt(head_dim)
+  double residual_scale = 1;
+  double logits_scale = 1;  // multiplies the logits
+  double logits_soft_cap = 0;
+  double attention_soft_cap = 0;
+  std::vector<int64_t> windows;          // per layer, 0: all; empty: none slides
+  std::vector<std::string> layer_ropes;  // per layer, a rope table's name or "" for none; empty: "rope" everywhere
+  std::vector<RopeTable> ropes;
+
+  int64_t window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  std::string_view rope(int layer) const {
+    return layer_ropes.empty() ? "rope" : std::string_view(layer_ropes[static_cast<size_t>(layer)]);
+  }
+};
+
+// The keys that every dense decoder has: sizes, eps, tie_word_embeddings. head_dim: the key where `own_head_dim`, else
+// hidden / heads.
+Result<DecoderConfig> read_decoder_config(std::string_view family, const Config& config, bool own_head_dim = true);
+
+// Its words, bound to a layer. Names: Hugging Face "layers.N.self_attn.q_proj.weight", GGUF "blk.N.attn_q.weight".
+class DecoderBlock {
+ public:
+  DecoderBlock(Builder& builder, const DecoderConfig& config, int layer) : b_(builder), c_(config), layer_(layer) {}
+
+  // RMS norm by a weight of the layer.
+  Value norm(std::string_view step, Value x, std::string_view name, std::string_view hf, std::string_view gguf);
+  // h [S, hidden] -> [S, hidden]: q, k, v, their norms, RoPE, cache, softmax attention, output projection.
+  Value attention(Value h);
+  // h -> down(activation(gate h) * up h); with `fused_hf`, gate and up are the halves of one Hugging Face tensor
+  // "<fused_hf>".
+  Value mlp(Value h, std::string_view fused_hf = "", std::string_view down_hf = "mlp.down_proj");
+  // x + residual_scale * y.
+  Value residual(std::string_view step, Value x, Value y);
+
+ private:
+  Value matrix(std::string_view name, Shape shape, WeightSource hf, std::string_view gguf, std::string_view group,
+               Fold gguf_fold = Fold::none);
+  Value project(std::string_view step, Value x, std::string_view name, int64_t out, std::string_view hf,
+                std::string_view gguf, bool bias, std::string_view group, Fold gguf_fold = Fold::none);
+  Value heads(std::string_view what, Value x, int64_t count);
+  Value rotate(std::string_view step, Value x);
+
+  Builder& b_;
+  const DecoderConfig& c_;
+  int layer_;
+};
+
+// A whole Program: embedding, `block` per layer, last norm, head.
+using BlockFunction = Value (*)(Builder& b, const DecoderConfig& c, int layer, Value x);
+Result<Program> decoder_program(const DecoderConfig& config, BlockFunction block);
+
+// The pre-norm block of Llama and its kin: x + attention(norm(x)), x + mlp(norm(x)).
+Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x);
+
+// config.json from GGUF keys "<arch>.…", as far as every dense decoder has them; `model_type` and `architecture` as
+// Hugging Face says.
+Result<Json> decoder_config_from_gguf(const Json& metadata, std::string_view arch, std::string_view model_type,
+                                      std::string_view architecture);
+
+}  // namespace onw

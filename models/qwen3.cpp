@@ -1,0 +1,24 @@
+// Qwen3: head_dim of its own, RMS norms of q and k per head before RoPE, no biases (transformers models/qwen3).
+#include "models/families.h"
+#include "models/sliding.h"
+
+namespace onw {
+
+Result<Program> build_qwen3(const Json& json) {
+  const Config config(json);
+  auto c = read_decoder_config("qwen3", config);
+  RETURN_IF_ERROR(c);
+  c->qkv_bias = c->output_bias = config.boolean("attention_bias", false);
+  c->qk_norm = true;
+  RETURN_IF_ERROR(read_qwen_windows(config, *c));
+  auto rope = config.rope("rope", "", c->head_dim, 10000);
+  RETURN_IF_ERROR(rope);
+  c->ropes = {std::move(*rope)};
+  return decoder_program(*c, pre_norm_block);
+}
+
+Result<Json> qwen3_config_from_gguf(const Json& metadata) {
+  return decoder_config_from_gguf(metadata, "qwen3", "qwen3", "Qwen3ForCausalLM");
+}
+
+}  // namespace onw

@@ -1,0 +1,82 @@
+#include "models/registry.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "models/families.h"
+
+namespace onw {
+namespace {
+
+constexpr std::string_view kLlama[] = {"LlamaForCausalLM", "llama"};
+constexpr std::string_view kQwen2[] = {"Qwen2ForCausalLM", "qwen2"};
+constexpr std::string_view kQwen3[] = {"Qwen3ForCausalLM", "qwen3"};
+constexpr std::string_view kGranite[] = {"GraniteForCausalLM", "granite"};
+constexpr std::string_view kGraniteHybrid[] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid"};
+constexpr std::string_view kGemma3[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3"};
+
+const Family kFamilies[] = {
+    {"llama", kLlama, "llama", build_llama, llama_config_from_gguf},
+    {"qwen2", kQwen2, "qwen2", build_qwen2, qwen2_config_from_gguf},
+    {"qwen3", kQwen3, "qwen3", build_qwen3, qwen3_config_from_gguf},
+    {"granite", kGranite, "granite", build_granite, granite_config_from_gguf},
+    {"granitemoehybrid", kGraniteHybrid, "", build_granite_hybrid, nullptr},
+    {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf},
+};
+
+// Levenshtein's distance, for "did you mean".
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+Failure unknown(std::string_view name) {
+  std::string known;
+  std::string_view nearest;
+  for (const Family& f : kFamilies) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", f.name);
+    for (const std::string_view a : f.architectures)
+      if (nearest.empty() || distance(name, a) < distance(name, nearest)) nearest = a;
+  }
+  return error(Code::unsupported, "architecture '{}' is not supported. onw runs: {}. The nearest name is {}.",
+               name.substr(0, 100), known, nearest);
+}
+
+}  // namespace
+
+std::span<const Family> all_families() { return kFamilies; }
+
+Result<const Family*> find_family(const Json& config) {
+  std::vector<std::string> names =
+      Config(Json{{"a", config.is_object() ? config.value("architectures", Json()) : Json()}}).strings("a");
+  const Config outer(config);
+  if (const std::string type = outer.text("model_type", ""); !type.empty()) names.push_back(type);
+  if (names.empty()) return error(Code::bad_format, "config.json names neither 'architectures' nor 'model_type'");
+  for (const std::string& name : names)
+    for (const Family& f : kFamilies)
+      if (std::ranges::find(f.architectures, name) != f.architectures.end()) return &f;
+  return unknown(names.front());
+}
+
+Result<const Family*> find_gguf_family(std::string_view architecture) {
+  for (const Family& f : kFamilies)
+    if (!f.gguf_architecture.empty() && f.gguf_architecture == architecture) return &f;
+  return unknown(architecture);
+}
+
+Result<Program> build_program(const Json& config) {
+  const auto family = find_family(config);
+  RETURN_IF_ERROR(family);
+  return (*family)->build(config);
+}
+
+}  // namespace onw

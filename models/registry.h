@@ -1,0 +1,39 @@
+// The families that onw knows. A family is one file: a config in, a Program out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "graph/program.h"
+
+namespace onw {
+
+struct Family {
+  std::string_view name;                            // "llama"
+  std::span<const std::string_view> architectures;  // of config.json: "LlamaForCausalLM"
+  std::string_view gguf_architecture;               // general.architecture; empty: none
+
+  // `config` is a Hugging Face config.json, any dialect; tie_word_embeddings must say whether the checkpoint has a head
+  // of its own (the converter sees to that). Errors: bad_format and unsupported, naming the key.
+  Result<Program> (*build)(const nlohmann::json& config);
+
+  // `metadata` holds the file's keys without arrays longer than a few hundred; "onw.vocab_size", "onw.has_head" (bool)
+  // and, where the tensor is there, "onw.rope_freqs" (numbers) are added by the reader. The result is a config.json as
+  // `build` takes it.
+  Result<nlohmann::json> (*config_from_gguf)(const nlohmann::json& metadata);
+};
+
+std::span<const Family> all_families();
+
+// By config["architectures"][0], else config["model_type"]. Errors: unsupported, listing the families and the nearest
+// name.
+Result<const Family*> find_family(const nlohmann::json& config);
+Result<const Family*> find_gguf_family(std::string_view architecture);
+
+// find_family(config)->build(config).
+Result<Program> build_program(const nlohmann::json& config);
+
+}  // namespace onw
