@@ -1,6 +1,7 @@
 #include "runtime/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace onw {
 namespace {
@@ -11,12 +12,11 @@ constexpr int kLeastPromptRows = 16;  // one chunk of the delta rule; below that
 
 std::vector<Share> Scheduler::plan(std::span<const Demand> demands) {
   CHECK(!demands.empty());
-  ++tick_;
   std::erase_if(served_, [&](const auto& entry) {
     return std::ranges::find(demands, entry.first, &Demand::session) == demands.end();
   });
   std::vector<Share> shares = limits_.mixes ? plan_mixed(demands) : plan_alternating(demands);
-  for (const Share& share : shares) served_[demands[share.demand].session] = tick_;
+  for (const Share& share : shares) served_[demands[share.demand].session] = ++tick_;
   return shares;
 }
 
@@ -47,7 +47,7 @@ std::vector<Share> Scheduler::plan_mixed(std::span<const Demand> demands) {
   }
   // Should there be more than a step holds: those who waited longest, and a place stays free for prompts.
   const size_t places = static_cast<size_t>(std::max(1, limits_.max_step_rows - (prompts.empty() ? 0 : 1)));
-  std::ranges::stable_sort(decoding, {}, [&](size_t i) { return last_served(demands[i]); });
+  std::ranges::sort(decoding, {}, [&](size_t i) { return std::pair(last_served(demands[i]), i); });
   if (decoding.size() > places) decoding.resize(places);
   std::vector<Share> shares;
   for (const size_t i : decoding) shares.push_back({i, 1});
@@ -55,7 +55,7 @@ std::vector<Share> Scheduler::plan_mixed(std::span<const Demand> demands) {
   const int decode_rows = static_cast<int>(decoding.size());
   int left = std::min(limits_.prompt_rows, limits_.max_step_rows - decode_rows);
   if (decode_rows > 0) left = within_latency(left, {decode_rows, decode_rows + 1, depth, decode_rows + 1});
-  std::ranges::stable_sort(prompts, {}, [&](size_t i) { return demands[i].rows; });
+  std::ranges::sort(prompts, {}, [&](size_t i) { return std::pair(demands[i].rows, i); });
   auto others = static_cast<int>(prompts.size());
   for (const size_t i : prompts) {
     const int even_part = (left + others - 1) / others;

@@ -51,7 +51,7 @@ class Scheduler {
 
   SchedulerLimits limits_;
   CostOf cost_;
-  std::map<uint64_t, uint64_t> served_;  // session: tick of its last step
+  std::map<uint64_t, uint64_t> served_;  // session: when it was last served
   uint64_t tick_ = 0;
   size_t decodes_since_prompt_ = 0;
 };
