@@ -3,23 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "base/temp_folder.h"
+#include "store/safetensors_bytes.h"
 
 namespace onw {
 namespace {
 
 using testing::HasSubstr;
 
-// A whole file: the length of the header, the header, then `data_bytes` bytes of data.
+// A whole file, its data being `data_bytes` bytes that count up.
 std::string file_of(std::string_view header, size_t data_bytes) {
-  const uint64_t length = header.size();
-  std::string file(sizeof length, '\0');
-  std::memcpy(file.data(), &length, sizeof length);
-  file.append(header);
-  for (size_t i = 0; i < data_bytes; ++i) file.push_back(static_cast<char>(i));
-  return file;
+  std::string data;
+  for (size_t i = 0; i < data_bytes; ++i) data.push_back(static_cast<char>(i));
+  return safetensors_bytes(header, data);
 }
 
 Result<SafetensorsHeader> parse(const std::string& file) {

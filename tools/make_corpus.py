@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Writes the seed files of the fuzz targets: small, valid, one for each part of the format.
+
+    make_corpus.py [OUT]        OUT/<target>/<seed>, default tests/corpus
+
+Needs nothing but Python.
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+OUT = Path(sys.argv[1] if len(sys.argv) > 1 else "tests/corpus")
+
+
+def write(target, name, data):
+    path = OUT / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def safetensors(header, data_bytes, padding=0):
+    text = json.dumps(header).encode() + b" " * padding
+    return struct.pack("<Q", len(text)) + text + bytes(range(data_bytes))
+
+
+def string(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
+
+
+def key(name, kind, payload):
+    return string(name) + struct.pack("<I", kind) + payload
+
+
+def array(kind, payloads):
+    return struct.pack("<IQ", kind, len(payloads)) + b"".join(payloads)
+
+
+def tensor(name, dims, kind, offset):
+    return string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, offset)
+
+
+def gguf(keys, tensors, data, version=3):
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys) + b"".join(tensors)
+    return head + bytes(-len(head) % 32) + data
+
+
+def main():
+    two = {"a": {"dtype": "F16", "shape": [2, 3], "data_offsets": [0, 12]}, "b": {"dtype": "F32", "shape": [2], "data_offsets": [12, 20]}}
+    write("safetensors_fuzz", "two", safetensors(two, 20))
+    write("safetensors_fuzz", "metadata", safetensors({"__metadata__": {"format": "pt"}, **two}, 20, padding=7))
+    write("safetensors_fuzz", "empty", safetensors({}, 0))
+    write("safetensors_fuzz", "scalar", safetensors({"s": {"dtype": "F64", "shape": [], "data_offsets": [0, 8]}}, 8))
+
+    every = [key(f"k{k}", k, p) for k, p in enumerate([
+        b"\1", b"\xff", b"\1\0", b"\xff\xff", b"\1\0\0\0", b"\xff\xff\xff\xff", struct.pack("<f", 1.5), b"\1", string("text"),
+        array(8, [string("a"), string("")]), struct.pack("<Q", 1 << 40), struct.pack("<q", -2), struct.pack("<d", 2.5)])]
+    write("gguf_fuzz", "every_kind", gguf(every, [], b""))
+    write("gguf_fuzz", "lists", gguf([key("n", 9, array(5, [struct.pack("<i", i) for i in range(3)])),
+                                      key("f", 9, array(6, [struct.pack("<f", i) for i in range(3)]))], [], b"", version=2))
+    write("gguf_fuzz", "alignment", gguf([key("general.alignment", 4, struct.pack("<I", 64))], [], b""))
+    sizes = {0: 4, 1: 2, 30: 2, 28: 8, 2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 20: 18, 10: 84, 11: 110, 12: 144, 13: 176, 14: 210}
+    values = {0: 1, 1: 1, 30: 1, 28: 1, 10: 256, 11: 256, 12: 256, 13: 256, 14: 256}
+    for kind, size in sizes.items():
+        block = bytes((7 * i + kind) % 251 for i in range(size))
+        write("gguf_fuzz", f"type_{kind}", gguf([], [tensor("w", [values.get(kind, 32), 1], kind, 0)], block))
+
+    write("json_fuzz", "config", json.dumps({
+        "architectures": ["LlamaForCausalLM"], "hidden_size": 48, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "eos_token_id": [1, 2], "head_dim": None}))
+    write("json_fuzz", "odd", '[1e3,-0,1.5e-7,"\\u00e9\\ud83d\\ude00\\\\",[],{},[[[{"a":[]}]]],18446744073709551615]')
+
+
+main()
