@@ -1,0 +1,44 @@
+"""Counts of test results, and how they are read from what a test program prints."""
+import re
+
+OURS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$", re.M)
+UNITTEST = re.compile(r"^Ran (\d+) tests? in [^\n]*\n+(OK|FAILED)(?: \(([^)]*)\))?", re.M)
+SKIP = re.compile(r"^SKIP (.+)$", re.M)
+
+
+class Counts:
+    def __init__(self, passed=0, failed=0, skips=(), faults=()):
+        self.passed, self.failed, self.skips, self.faults = passed, failed, list(skips), list(faults)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skips += other.skips
+        self.faults += other.faults
+
+    def summary(self):
+        return f"{self.passed} passed, {self.failed} failed, {len(self.skips)} skipped"
+
+
+def parse(text, code, name):
+    """The counts of a program that printed `text` and ended with `code`.
+
+    A program that fails without counting a failure, or that counts nothing, is one failed test: nothing is lost silently.
+    """
+    total, skipped = Counts(), 0
+    for passed, failed, skips in OURS.findall(text):
+        total.add(Counts(int(passed), int(failed)))
+        skipped += int(skips or 0)
+    for ran, _, details in UNITTEST.findall(text):
+        numbers = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", details)}
+        failed = numbers.get("failures", 0) + numbers.get("errors", 0)
+        total.add(Counts(int(ran) - failed - numbers.get("skipped", 0), failed))
+        skipped += numbers.get("skipped", 0)
+    total.skips = [f"{name}: {why}" for why in SKIP.findall(text)][:max(skipped, 0)]
+    total.skips += [f"{name}: no reason was printed"] * (skipped - len(total.skips))
+    total.faults = [f"{name}: {line}" for line in re.findall(r"^(?:FAIL|ERROR:) ?(.+)$", text, re.M)]
+    if code != 0 and total.failed == 0:
+        total.add(Counts(failed=1, faults=[f"{name}: exit code {code}"]))
+    elif total.passed + total.failed + skipped == 0:
+        total.add(Counts(failed=1, faults=[f"{name}: no test ran"]))
+    return total

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Runs every *_tests program of a build directory, two at a time, and prints what failed or was skipped, and the counts.
+
+    gtests.py BUILD [--only NAME[=FILTER] ...] [--seconds N]
+
+--only: these programs, each with a filter of its own as for --gtest_filter.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from counts import Counts  # noqa: E402
+
+TAIL = 30  # lines of a crashed program's output that are shown
+
+
+def read_results(path):
+    """The counts of one gtest report."""
+    counts = Counts()
+    for suite in json.loads(pathlib.Path(path).read_text(encoding="utf-8", errors="replace")).get("testsuites", []):
+        for test in suite["testsuite"]:
+            name = f"{suite['name']}.{test['name']}"
+            if test.get("failures"):
+                counts.failed += 1
+                counts.faults.append(f"{name}\n" + "\n".join(f["failure"] for f in test["failures"])[:2000])
+            elif test.get("result") == "SKIPPED":
+                why = [s["message"].split("\n", 1)[-1].strip() for s in test.get("skipped", [])]
+                counts.skips.append(f"{name}: {'; '.join(filter(None, why)) or 'no reason was printed'}")
+            elif test.get("result") == "COMPLETED":
+                counts.passed += 1
+    return counts
+
+
+def run(program, pattern, seconds):
+    """(program name, counts, seconds). A crash or a hang is one failure, with the end of what was printed."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        command = [str(program), f"--gtest_output=json:{report}"] + ([f"--gtest_filter={pattern}"] if pattern else [])
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=seconds)
+            output, ended = done.stdout, f"exit code {done.returncode}"
+            failed = done.returncode != 0
+        except subprocess.TimeoutExpired as late:
+            output, ended, failed = late.stdout or b"", f"not finished in {seconds} s", True
+        counts = read_results(report) if report.exists() and report.stat().st_size else Counts()
+        if failed and counts.failed == 0:
+            end = "\n".join(output.decode(errors="replace").splitlines()[-TAIL:])
+            counts.add(Counts(failed=1, faults=[f"{program.name}: {ended}\n{end}"]))
+    return program.name, counts, time.monotonic() - started
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--seconds", type=int, default=300, help="for one program")
+    options = parser.parse_args()
+    only = dict((entry + "=").split("=", 1) for entry in options.only)
+    programs = sorted(p for p in options.build.glob("*_tests") if os.access(p, os.X_OK) and (not only or p.name in only))
+    total = Counts()
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(run, p, only.get(p.name, "").rstrip("="), options.seconds) for p in programs]
+        for job in jobs:
+            name, counts, seconds = job.result()
+            print(f"{name:18} {counts.summary()}  {seconds:.1f} s".replace(" passed,", " ok,").replace(" skipped", " left out"), flush=True)
+            total.add(counts)
+    for fault in total.faults:
+        print(f"FAIL {fault}")
+    for skip in total.skips:
+        print(f"SKIP {skip}")
+    print(total.summary())
+    return 1 if total.failed or not programs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
