@@ -3,8 +3,8 @@
 
     fuzz.py [--seconds N] [--each N] [--only NAME ...] [--build DIR]
 
-The seeds of x_fuzz.cpp lie beside it in x_fuzz_corpus/. What is found new goes to build/corpus/x_fuzz and is used again; an input
-that crashes a target stays in build/corpus/x_fuzz-crashes/ and fails the run.
+The seeds of x_fuzz.cpp lie in tests/corpus/x_fuzz/. What is found new goes to build/corpus/x_fuzz and is used again; an input that
+crashes a target stays in build/corpus/x_fuzz-crashes/ and fails the run.
 """
 import argparse
 import os
@@ -30,7 +30,7 @@ def run(build, source, seconds):
     found, crashes = ROOT / "build" / "corpus" / name, ROOT / "build" / "corpus" / f"{name}-crashes"
     found.mkdir(parents=True, exist_ok=True)
     crashes.mkdir(parents=True, exist_ok=True)
-    seeds = source.parent / f"{name}_corpus"
+    seeds = ROOT / "tests" / "corpus" / name
     command = [str(program), str(found)] + ([str(seeds)] if seeds.is_dir() else []) + [
         f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={crashes}/",
         "-print_final_stats=1"]
