@@ -1,18 +1,27 @@
 #include "kernels/scalar.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "base/half.h"
+#include "base/result.h"
+#include "kernels/coefficients.h"
 
 namespace onw::scalar {
+
+using namespace forms;  // coefficients
+
 namespace {
+
+// In the order of Activation.
+constexpr std::array<std::string_view, 6> kActivations = {"silu",           "gelu_tanh", "gelu",
+                                                          "swiglu_clamped", "sigmoid",   "relu"};
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Coefficients: minimax, tools/derive_polynomials.py; highest power first.
 template <size_t N>
 float polynomial(const float (&coefficients)[N], float x) {
   float p = coefficients[0];
@@ -20,26 +29,15 @@ float polynomial(const float (&coefficients)[N], float x) {
   return p;
 }
 
-constexpr float kExpTail[] = {0x1.6a2448p-10f, 0x1.1239d4p-7f, 0x1.5558f2p-5f, 0x1.555492p-3f, 0x1.fffffcp-2f};
-constexpr float kTanhTail[] = {-0x1.76ac12p-8f, 0x1.5256d6p-6f, -0x1.b84448p-5f, 0x1.110768p-3f, -0x1.555534p-2f};
-constexpr float kAtanhTail[] = {0x1.f1aeep-4f, 0x1.b6d6a4p-4f, 0x1.250972p-3f, 0x1.9996a8p-3f, 0x1.555558p-2f};
-constexpr float kPhiOdd[] = {0x1.ff2e8p-22f, -0x1.2ff36cp-17f, 0x1.e27ad6p-14f, -0x1.373194p-10f,
-                             0x1.46cfc8p-7f, -0x1.105836p-4f,  0x1.988454p-2f};
-constexpr float kPhiTail[] = {0x1.744ab6p-5f, -0x1.1c62aap-3f, 0x1.a7b73ep-4f, 0x1.ed302ap-8f, 0x1.9a0e22p-4f,
-                              0x1.dc4ceap-4f, 0x1.10b7d8p-3f,  0x1.105412p-3f, 0x1.d4f95cp-25f};
-
 }  // namespace
 
 float exp(float x) {
-  constexpr float kLowest = -0x1.5d589ep6f;  // e^x >= 2^-126 from here
-  constexpr float kHighest = 0x1.62e42ep6f;  // e^x is finite up to here
-  constexpr float kRounder = 0x1.8p23f;      // adding it rounds to an integer, which lands in the low bits
-  if (x < kLowest) return 0;
-  if (!(x <= kHighest)) return x + kInfinity;
-  const float shifted = std::fma(x, 0x1.715476p+0f, kRounder);  // n = x / ln 2
+  if (x < kExpLowest) return 0;
+  if (!(x <= kExpHighest)) return x + kInfinity;
+  const float shifted = std::fma(x, kLog2E, kRounder);  // n = x / ln 2
   const float n = shifted - kRounder;
-  float r = std::fma(n, -0x1.62e43p-1f, x);  // exact
-  r = std::fma(n, 0x1.05c61p-29f, r);
+  float r = std::fma(n, kMinusLn2, x);  // exact
+  r = std::fma(n, kMinusLn2Rest, r);
   const float p = 1.0f + std::fma(polynomial(kExpTail, r), r * r, r);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));  // p * 2^n
 }
@@ -56,7 +54,7 @@ float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 float silu(float x) { return x / (1.0f + exp(-x)); }
 
 float gelu_tanh(float x) {
-  const float minus_2u = x * std::fma(x * x, -0x1.2444f2p-4f, -0x1.988454p+0f);  // 2 sqrt(2/pi) (0.044715 x^2 + 1)
+  const float minus_2u = x * std::fma(x * x, -kGeluCubic, -kGeluLinear);
   return x / (1.0f + exp(minus_2u));
 }
 
@@ -88,25 +86,39 @@ float softplus(float x) {
 
 float soft_cap(float x, float cap) { return cap * tanh(x / cap); }
 
+std::string_view name(Activation activation) { return kActivations[static_cast<size_t>(activation)]; }
+
+std::optional<Activation> activation(std::string_view name) {
+  const auto found = std::ranges::find(kActivations, name);
+  if (found == kActivations.end()) return std::nullopt;
+  return static_cast<Activation>(found - kActivations.begin());
+}
+
 float activate(Activation activation, float x) {
   switch (activation) {
     case Activation::silu:
       return silu(x);
     case Activation::gelu_tanh:
       return gelu_tanh(x);
-    case Activation::gelu_erf:
+    case Activation::gelu:
       return gelu_erf(x);
+    case Activation::sigmoid:
+      return sigmoid(x);
     case Activation::relu:
       return relu(x);
+    case Activation::swiglu_clamped:
+      break;
   }
+  CHECK(activation != Activation::swiglu_clamped);
   return x;
 }
 
-float swiglu_limited(float gate, float up, float limit, float alpha) {
-  const float g = gate > limit ? limit : gate;
-  const float low = up < -limit ? -limit : up;
-  const float u = low > limit ? limit : low;
-  return (u + 1.0f) * (g / (1.0f + exp(-(alpha * g))));
+float gated(const Gate& kind, float gate, float up) {
+  if (kind.activation != Activation::swiglu_clamped) return activate(kind.activation, gate) * up;
+  const float g = gate > kind.limit ? kind.limit : gate;
+  const float low = up < -kind.limit ? -kind.limit : up;
+  const float u = low > kind.limit ? kind.limit : low;
+  return (u + 1.0f) * (g / (1.0f + exp(-(kind.alpha * g))));
 }
 
 float fold(float (&partial)[16]) {
@@ -127,9 +139,13 @@ float dot(std::span<const float> a, std::span<const float> b) {
   return fold(partial);
 }
 
+float rms_inverse(std::span<const float> x, float eps) {
+  return 1.0f / std::sqrt(sum_of_squares(x) / static_cast<float>(x.size()) + eps);
+}
+
 void rms_norm(std::span<const float> x, const float* weight, float eps, float* out) {
-  const float inv = 1.0f / std::sqrt(sum_of_squares(x) / static_cast<float>(x.size()) + eps);
-  for (size_t i = 0; i < x.size(); i++) out[i] = (x[i] * inv) * weight[i];
+  const float inv = rms_inverse(x, eps);
+  for (size_t i = 0; i < x.size(); i++) out[i] = weight == nullptr ? x[i] * inv : (x[i] * inv) * weight[i];
 }
 
 void layer_norm(std::span<const float> x, const float* weight, const float* bias, float eps, float* out) {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 
 namespace onw::scalar {
 
@@ -23,12 +25,24 @@ float softplus(float x);             // log(1 + e^x), within 4 ulp
 float soft_cap(float x, float cap);  // cap * tanh(x / cap)
 inline float relu(float x) { return x > 0 ? x : 0; }
 
-// What stands between gate and up in a gated MLP.
-enum class Activation : uint8_t { silu, gelu_tanh, gelu_erf, relu };
+// What a gated MLP, or a plain one, does between its products. Names are those of the graph's `activation`.
+enum class Activation : uint8_t { silu, gelu_tanh, gelu, swiglu_clamped, sigmoid, relu };
+std::string_view name(Activation activation);
+std::optional<Activation> activation(std::string_view name);
+
+// gelu is gelu_erf. Never swiglu_clamped, which needs two inputs.
 float activate(Activation activation, float x);
 
-// gpt-oss: g = min(gate, limit), u = clamp(up, -limit, limit), (u + 1) * (g * sigmoid(alpha * g)).
-float swiglu_limited(float gate, float up, float limit, float alpha);
+// limit and alpha belong to swiglu_clamped alone (gpt-oss).
+struct Gate {
+  Activation activation = Activation::silu;
+  float limit = 7;
+  float alpha = 1.702f;
+};
+
+// activate(gate) * up; swiglu_clamped: g = min(gate, limit), u = clamp(up, -limit, limit), (u + 1) * (g / (1 +
+// e^-(alpha g))).
+float gated(const Gate& kind, float gate, float up);
 
 // ---- Sums. Element i joins partial sum i mod 16, i ascending; then 8 + 8, 4 + 4, 2 + 2, 1 + 1.
 
@@ -39,7 +53,9 @@ inline float sum_of_squares(std::span<const float> x) { return dot(x, x); }
 
 // ---- Rows. `out` may be the input itself.
 
-// (x * inv) * weight, inv = 1 / sqrt(sum_of_squares(x) / n + eps).
+// 1 / sqrt(sum_of_squares(x) / n + eps).
+float rms_inverse(std::span<const float> x, float eps);
+// (x * rms_inverse(x)) * weight; weight may be null: x * rms_inverse(x).
 void rms_norm(std::span<const float> x, const float* weight, float eps, float* out);
 // d = x - sum(x) / n, inv = 1 / sqrt(sum_of_squares(d) / n + eps): fma(d * inv, weight, bias); bias may be null: d *
 // inv

@@ -107,22 +107,32 @@ TEST(Activations, are_close_to_their_definitions) {
 }
 
 TEST(Activations, are_finite_for_every_finite_number) {
-  for (const auto activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu_erf, Activation::relu})
+  for (const auto activation :
+       {Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::sigmoid, Activation::relu})
     for (const float x : {0.0f, 1e-45f, 1e-38f, 1.0f, 14.5f, 100.0f, 1e10f, 1e19f, 1e30f, 3.4e38f}) {
       EXPECT_TRUE(std::isfinite(activate(activation, x))) << x;
       EXPECT_TRUE(std::isfinite(activate(activation, -x))) << -x;
-      EXPECT_LE(std::fabs(activate(activation, -x)), x);
+      if (activation != Activation::sigmoid) EXPECT_LE(std::fabs(activate(activation, -x)), x);
     }
   EXPECT_EQ(gelu_tanh(1e30f), 1e30f);
   EXPECT_EQ(gelu_erf(1e30f), 1e30f);
   EXPECT_EQ(silu(1e30f), 1e30f);
 }
 
-TEST(SwigluLimited, clamps_the_gate_above_and_up_on_both_sides) {
+TEST(Gated, multiplies_by_up_and_clamps_only_where_asked) {
+  const Gate clamped{Activation::swiglu_clamped, 7, 1.702f};
   const auto exact = [](double g, double u) { return (u + 1) * g / (1 + std::exp(-1.702 * g)); };
-  EXPECT_NEAR(swiglu_limited(2, 3, 7, 1.702f), exact(2, 3), 1e-6);
-  EXPECT_NEAR(swiglu_limited(50, 30, 7, 1.702f), exact(7, 7), 1e-5);
-  EXPECT_NEAR(swiglu_limited(-50, -30, 7, 1.702f), exact(-50, -7), 1e-30);
+  EXPECT_NEAR(gated(clamped, 2, 3), exact(2, 3), 1e-6);
+  EXPECT_NEAR(gated(clamped, 50, 30), exact(7, 7), 1e-5);
+  EXPECT_NEAR(gated(clamped, -50, -30), exact(-50, -7), 1e-30);
+  EXPECT_EQ(gated({Activation::silu}, 50, 30), 1500);
+  EXPECT_EQ(gated({Activation::relu}, -1, 30), 0);
+}
+
+TEST(Activations, have_the_names_of_the_graph) {
+  for (const std::string_view known : {"silu", "gelu_tanh", "gelu", "swiglu_clamped", "sigmoid", "relu"})
+    EXPECT_EQ(name(*activation(known)), known);
+  EXPECT_FALSE(activation("swish"));
 }
 
 TEST(SoftCap, is_linear_near_zero_and_never_beyond_the_cap) {
@@ -158,8 +168,9 @@ TEST(Norms, agree_with_double) {
   double mean = 0, squares = 0, variance = 0;
   for (const float v : x) mean += v / 100.0, squares += double{v} * v;
   for (const float v : x) variance += (v - mean) * (v - mean) / 100;
-  std::vector<float> rms(100), layer(100), plain(100), l2(100);
+  std::vector<float> rms(100), layer(100), plain(100), l2(100), bare(100);
   rms_norm(x, w.data(), 1e-5f, rms.data());
+  rms_norm(x, nullptr, 1e-5f, bare.data());
   layer_norm(x, w.data(), b.data(), 1e-5f, layer.data());
   layer_norm(x, w.data(), nullptr, 1e-5f, plain.data());
   l2_norm(x, 1e-6f, l2.data());
@@ -167,6 +178,7 @@ TEST(Norms, agree_with_double) {
     EXPECT_NEAR(rms[i], x[i] / std::sqrt(squares / 100 + 1e-5) * w[i], 2e-6);
     EXPECT_NEAR(layer[i], (x[i] - mean) / std::sqrt(variance + 1e-5) * w[i] + b[i], 2e-6);
     EXPECT_NEAR(plain[i], (x[i] - mean) / std::sqrt(variance + 1e-5) * w[i], 2e-6);
+    EXPECT_NEAR(bare[i], x[i] / std::sqrt(squares / 100 + 1e-5), 2e-6);
     EXPECT_NEAR(l2[i], x[i] / std::sqrt(squares + 1e-6), 1e-6);
   }
 }
