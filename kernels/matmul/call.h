@@ -81,6 +81,11 @@ ONW_ALWAYS_INLINE int32_t code_sum(const Call& c, const Group& g, int64_t row) {
   return static_cast<int32_t>(sum);
 }
 
+// What the sums of a row start from, so that stored codes may have `offset` too much.
+ONW_ALWAYS_INLINE int32_t start_sum(const Call& c, const Group& g, int64_t row, int32_t offset) {
+  return static_cast<int32_t>(0u - static_cast<uint32_t>(offset) * static_cast<uint32_t>(code_sum(c, g, row)));
+}
+
 ONW_ALWAYS_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 }  // namespace onw::matmul_kernels

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/half.h"
-#include "kernels/matmul/kernels.h"
+#include "kernels/matmul/functions.h"
 
 namespace onw::matmul_kernels {
 namespace {

@@ -6,13 +6,11 @@
 #include <string_view>
 
 #include "kernels/isa.h"
-#include "kernels/matmul/call.h"
+#include "kernels/matmul/functions.h"
 
 namespace onw::matmul_kernels {
 
-#define KERNEL(function, level, codes, rows) void function(const Call&);
-#include "kernels/matmul/kernels.inc"
-#undef KERNEL
+constexpr int64_t kAnyRows = INT64_MAX;
 
 struct KernelRow {
   std::string_view name;
@@ -20,6 +18,7 @@ struct KernelRow {
   Isa isa;
   Codes codes;
   int64_t rows_from;
+  int64_t rows_to;
 };
 
 std::span<const KernelRow> kernel_table();

@@ -16,7 +16,7 @@ namespace matmul_kernels {
 namespace {
 
 constexpr std::array kTable = {
-#define KERNEL(function, level, codes, rows) KernelRow{#function, function, Isa::level, Codes::codes, rows},
+#define KERNEL(function, level, codes, from, to) KernelRow{#function, function, Isa::level, Codes::codes, from, to},
 #include "kernels/matmul/kernels.inc"
 #undef KERNEL
 };
@@ -51,7 +51,7 @@ std::span<const KernelRow> kernel_table() { return kTable; }
 
 const KernelRow& select_kernel(Isa isa, Codes codes, int64_t rows) {
   for (const KernelRow& row : kTable | std::views::reverse)
-    if (runs_at(row.isa, isa) && row.codes == codes && rows >= row.rows_from) return row;
+    if (runs_at(row.isa, isa) && row.codes == codes && row.rows_from <= rows && rows <= row.rows_to) return row;
   CHECK(false && "generic takes everything");
   return kTable.front();
 }
