@@ -44,7 +44,8 @@ struct WeightDecl {
       hugging_face;  // names without the prefix of the file ("layers.3.self_attn.q_proj.weight", "lm_head.weight")
   WeightSource gguf;
   std::string group;                        // weights of one group and format lie side by side: "layers.3.attn.qkv"
-  WeightFormat format = WeightFormat::f32;  // as stored, once the weights are bound (bind_formats)
+  WeightFormat format = WeightFormat::f32;  // as stored, once the weights are bound (passes/bind_formats)
+  std::vector<std::string> parts;           // of a merged weight: those that follow each other, outputs after outputs
 };
 
 enum class StateKind : uint8_t { kv, conv, delta };

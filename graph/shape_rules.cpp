@@ -198,6 +198,21 @@ Result<Type> quantize(Types in, const Attributes& a) {
   return Type{DType::q8, in[0].shape, group};
 }
 
+// What one step gives, quantised by the next.
+template <Result<Type> (*first)(Types, const Attributes&)>
+Result<Type> quantized(Types in, const Attributes& a) {
+  const auto value = first(in, a);
+  RETURN_IF_ERROR(value);
+  return quantize(std::span(&*value, 1), a);
+}
+
+Result<Type> linear_add(Types in, const Attributes& a) {
+  const auto sum = linear(in.subspan(1), a);
+  RETURN_IF_ERROR(sum);
+  if (in[0] != *sum) return bad("the residual is {}, the product {}", to_string(in[0]), to_string(*sum));
+  return sum;
+}
+
 Result<Type> reshape(Types in, const Attributes& a) {
   Shape shape = a.integers("shape");
   const auto count = [](const Shape& s) {
@@ -362,6 +377,12 @@ Rule rule(Op op) {
       return soft_cap;
     case Op::quantize:
       return quantize;
+    case Op::linear_add:
+      return linear_add;
+    case Op::rms_norm_quantize:
+      return quantized<norm>;
+    case Op::gated_quantize:
+      return quantized<gated>;
     case Op::pool:
       return pool;
     case Op::reshape:

@@ -198,6 +198,11 @@ bool weight(Line& line, Program& p) {
   w.shape = *shape;
   w.format = *format;
   w.group = fields.text("group");
+  for (std::string_view parts = fields.text("parts"); !parts.empty();) {
+    const size_t comma = std::min(parts.find(','), parts.size());
+    w.parts.emplace_back(parts.substr(0, comma));
+    parts.remove_prefix(std::min(comma + 1, parts.size()));
+  }
   if (role == "matrix")
     w.role = WeightRole::matrix;
   else if (role == "embedding")

@@ -85,6 +85,7 @@ std::string print(const Program& p) {
   for (const WeightDecl& w : p.weights) {
     text += fmt::format("weight {} {} {} {}", w.name, to_string(w.shape), name(w.format), name(w.role));
     if (!w.group.empty()) text += fmt::format(" group={}", w.group);
+    if (!w.parts.empty()) text += fmt::format(" parts={}", fmt::join(w.parts, ","));
     text += "\n";
   }
   for (const StateDecl& s : p.states) text += print(s);

@@ -1,0 +1,70 @@
+#include "passes/fuse.h"
+
+#include <optional>
+
+#include "passes/rewrite.h"
+
+namespace onw {
+namespace {
+
+// quantize(first(...)) -> one op with the attributes of both.
+std::optional<Node> with_quantize(const Function& f, const Uses& uses, Value v) {
+  const Node& q = f.node(v);
+  if (q.op != Op::quantize || !uses.only_user(q.inputs[0], v)) return std::nullopt;
+  const Node& first = f.node(q.inputs[0]);
+  Node fused = first;
+  if (first.op == Op::rms_norm && first.type.shape.size() == 2) {
+    fused.op = Op::rms_norm_quantize;
+  } else if (first.op == Op::gated) {
+    fused.op = Op::gated_quantize;
+  } else {
+    return std::nullopt;
+  }
+  fused.attributes.set("group", q.attributes.integer("group"));
+  fused.type = q.type;
+  return fused;
+}
+
+// add(residual, linear(x, w, bias?)) -> linear_add(residual, x, w, bias?), whichever side of the sum the product stands
+// on.
+std::optional<Node> with_residual(const Function& f, const Uses& uses, Value v) {
+  const Node& sum = f.node(v);
+  if (sum.op != Op::add) return std::nullopt;
+  for (const size_t side : {1, 0}) {
+    const Value product = sum.inputs[side], residual = sum.inputs[1 - side];
+    const Node& linear = f.node(product);
+    if (linear.op != Op::linear || !uses.only_user(product, v) || f.type(residual) != sum.type) continue;
+    if (f.node(residual).op == Op::weight || f.node(residual).op == Op::constant) continue;
+    Node fused{Op::linear_add, sum.label, {residual}, linear.attributes, sum.type, {}};
+    fused.inputs.insert(fused.inputs.end(), linear.inputs.begin(), linear.inputs.end());
+    return fused;
+  }
+  return std::nullopt;
+}
+
+Function fuse(const Function& f) {
+  const Uses uses(f);
+  Rewriter r(f);
+  for (size_t i = 0; i < f.nodes.size(); ++i) {
+    const Value v{static_cast<int32_t>(i)};
+    auto fused = with_quantize(f, uses, v);
+    if (!fused) fused = with_residual(f, uses, v);
+    if (!fused) {
+      r.copy(v);
+      continue;
+    }
+    for (Value& input : fused->inputs) input = r.map(input);
+    r.replace(v, r.append(std::move(*fused)));
+  }
+  return r.finish();
+}
+
+}  // namespace
+
+Program fuse(const Program& program) {
+  Program out = program;
+  for (Function& f : out.functions) f = fuse(f);
+  return out;
+}
+
+}  // namespace onw
