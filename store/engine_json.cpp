@@ -1,0 +1,119 @@
+#include "store/engine_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/checked.h"
+#include "graph/json.h"
+
+namespace onw {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxWeightValues = int64_t{1} << 44;  // 16 TiB of bytes: sizes below cannot overflow
+
+json to_json(const GenerationDefaults& g) {
+  json j = json::object();
+  const auto put = [&j](const char* key, const auto& value) {
+    if (value) j[key] = *value;
+  };
+  put("temperature", g.temperature);
+  put("top_p", g.top_p);
+  put("min_p", g.min_p);
+  put("repetition_penalty", g.repetition_penalty);
+  put("top_k", g.top_k);
+  return j;
+}
+
+Result<StoredWeight> parse_weight(const std::string& tensor, const json& entry, std::string_view where) {
+  const auto format = weight_format(find_string(entry, "format").value_or(""));
+  const auto order = layout(find_string(entry, "layout").value_or(""));
+  StoredWeight w{.name = tensor, .shape = find_ints(entry, "shape")};
+  if (!format || !order)
+    return error(Code::bad_format,
+                 "{}: '{}' has the format '{}' and layout '{}', which onw does not know. Update onw, or convert again",
+                 where, tensor, find_string(entry, "format").value_or(""), find_string(entry, "layout").value_or(""));
+  w.format = *format;
+  w.layout = *order;
+  std::optional<int64_t> values = 1;
+  for (const int64_t n : w.shape) values = values && n > 0 ? checked_mul(*values, n) : std::nullopt;
+  if (w.shape.empty() || w.shape.size() > 2 || !values || *values > kMaxWeightValues)
+    return error(Code::bad_format,
+                 "{}: '{}' has the shape [{}], expected one or two sizes of at most 2^44 in all. Convert again", where,
+                 tensor, fmt::join(w.shape, ", "));
+  const FormatInfo& f = info(*format);
+  const int64_t unit = f.plain() ? 1 : f.group == 0 ? 32 : f.group;
+  if (w.inputs() % unit != 0)
+    return error(Code::bad_format, "{}: '{}' has {} inputs, {} needs a multiple of {}. Convert again", where, tensor,
+                 w.inputs(), f.name, unit);
+  return w;
+}
+
+GenerationDefaults parse_generation(const json& j) {
+  return {find_number(j, "temperature"), find_number(j, "top_p"), find_number(j, "min_p"),
+          find_number(j, "repetition_penalty"), find_int(j, "top_k")};
+}
+
+std::string text(const json& object, std::string_view key) { return find_string(object, key).value_or(""); }
+
+}  // namespace
+
+json to_json(const EngineInfo& e) {
+  json root = {
+      {"format_version", kEngineFormatVersion},
+      {"family", e.family},
+      {"dimensions",
+       {{"layers", e.layers}, {"hidden", e.hidden}, {"vocabulary", e.vocabulary}, {"max_context", e.max_context}}},
+      {"made_for", e.made_for},
+      {"runs_on", e.runs_on},
+      {"stop_ids", e.stop_ids},
+      {"generation", to_json(e.generation)}};
+  const Provenance& p = e.provenance;
+  root["provenance"] = {{"source", p.source}, {"revision", p.revision}, {"command", p.command},
+                        {"date", p.date},     {"licence", p.licence},   {"onw_version", p.onw_version}};
+  for (const auto& [name, f] : e.files)
+    root["files"][name] = {
+        {"bytes", f.bytes}, {"modified_ns", f.modified_ns}, {"sha256", f.sha256}, {"sampled", f.sampled}};
+  for (const StoredWeight& w : e.weights)
+    root["weights"][w.name] = {{"format", name(w.format)}, {"layout", name(w.layout)}, {"shape", w.shape}};
+  return root;
+}
+
+Result<EngineInfo> parse_engine(const json& root, std::string_view where) {
+  const auto version = find_int(root, "format_version");
+  if (!version || *version < 1) return error(Code::bad_format, "{}: no format_version. Convert the model again", where);
+  if (*version > kEngineFormatVersion)
+    return error(Code::unsupported, "{}: format version {}, this onw reads up to {}. Update onw", where, *version,
+                 kEngineFormatVersion);
+  EngineInfo e;
+  e.family = text(root, "family");
+  e.made_for = text(root, "made_for");
+  const json* dimensions = find_object(root, "dimensions");
+  const json* weights = find_object(root, "weights");
+  const json* files = find_object(root, "files");
+  if (dimensions == nullptr || weights == nullptr || files == nullptr)
+    return error(Code::bad_format, "{}: 'dimensions', 'weights' or 'files' is missing. Convert the model again", where);
+  e.layers = find_int(*dimensions, "layers").value_or(0);
+  e.hidden = find_int(*dimensions, "hidden").value_or(0);
+  e.vocabulary = find_int(*dimensions, "vocabulary").value_or(0);
+  e.max_context = find_int(*dimensions, "max_context").value_or(0);
+  e.stop_ids = find_ints(root, "stop_ids");
+  if (const auto it = root.find("runs_on"); it != root.end() && it->is_array())
+    for (const json& device : *it)
+      if (device.is_string()) e.runs_on.push_back(device.get<std::string>());
+  for (const auto& [name, entry] : weights->items()) {
+    auto weight = parse_weight(name, entry, where);
+    RETURN_IF_ERROR(weight);
+    e.weights.push_back(std::move(*weight));
+  }
+  for (const auto& [name, f] : files->items())
+    e.files[name] = {find_int(f, "bytes").value_or(-1), find_int(f, "modified_ns").value_or(0), text(f, "sha256"),
+                     text(f, "sampled")};
+  if (const json* g = find_object(root, "generation")) e.generation = parse_generation(*g);
+  if (const json* p = find_object(root, "provenance"))
+    e.provenance = {text(*p, "source"), text(*p, "revision"), text(*p, "command"),
+                    text(*p, "date"),   text(*p, "licence"),  text(*p, "onw_version")};
+  return e;
+}
+
+}  // namespace onw

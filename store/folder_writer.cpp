@@ -1,0 +1,93 @@
+#include "store/folder_writer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+#include "base/output_file.h"
+#include "graph/json.h"
+#include "store/model_folder.h"
+
+namespace onw {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kJournal = "journal";
+
+fs::path beside(const fs::path& out, std::string_view suffix) {
+  fs::path path = out;
+  return path += suffix;
+}
+
+fs::path without_trailing_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+}  // namespace
+
+Result<FolderWriter> FolderWriter::begin(const fs::path& out, std::vector<WeightUnit> units,
+                                         std::string_view fingerprint, bool replace) {
+  FolderWriter writer;
+  writer.out_ = without_trailing_slash(out);
+  writer.partial_ = beside(writer.out_, ".partial");
+  writer.units_ = units;
+  std::error_code failed;
+  fs::create_directories(writer.partial_, failed);
+  if (failed) return error(Code::io, "{}: cannot make the folder: {}", writer.partial_.string(), failed.message());
+
+  auto lock = FileLock::try_acquire(beside(writer.out_, ".lock"));
+  RETURN_IF_ERROR(lock);
+  if (!lock->held())
+    return error(Code::io, "{}: another process is making it. Wait for that one, or choose another name",
+                 writer.out_.string());
+  writer.lock_ = std::move(*lock);
+  if (fs::exists(writer.out_, failed) && !replace)
+    return error(Code::usage, "{}: exists already. Choose another name, or remove it first", writer.out_.string());
+
+  const fs::path file = writer.partial_ / kWeightsFile;
+  const int64_t there = disk_bytes(file).value_or(0);
+  RETURN_IF_ERROR(
+      require_free_space(writer.partial_, plan_weight_file(units).file_bytes - there, "The converted model"));
+  auto weights = WeightFileWriter::open(file, writer.partial_ / kJournal, std::move(units), fingerprint);
+  RETURN_IF_ERROR(weights);
+  writer.weights_ = std::move(*weights);
+  return writer;
+}
+
+Result<void> FolderWriter::write(std::string_view name, std::string_view text) {
+  return write_file_atomically(partial_ / name, text);
+}
+
+Result<void> FolderWriter::copy(const fs::path& from, std::string_view name) {
+  const auto file = MappedFile::open(from);
+  RETURN_IF_ERROR(file);
+  return write(name, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+}
+
+Result<void> FolderWriter::finish(EngineInfo engine) {
+  const fs::path file = partial_ / kWeightsFile;
+  auto digest = weights_.finish();
+  RETURN_IF_ERROR(digest);
+  const auto modified = modification_time_ns(file);
+  RETURN_IF_ERROR(modified);
+  {
+    const auto mapped = MappedFile::open(file);
+    RETURN_IF_ERROR(mapped);
+    engine.files[std::string(kWeightsFile)] = {weights_.plan().file_bytes, *modified, *digest,
+                                               sampled_digest(mapped->bytes())};
+  }
+  engine.weights.clear();
+  for (const WeightUnit& unit : units_)
+    engine.weights.insert(engine.weights.end(), unit.weights.begin(), unit.weights.end());
+  RETURN_IF_ERROR(write(kEngineFile, dump_json(to_json(engine))));
+
+  std::error_code failed;
+  const fs::path old = beside(out_, ".old");
+  fs::remove_all(old, failed);
+  if (fs::exists(out_, failed)) RETURN_IF_ERROR(rename_durably(out_, old));
+  RETURN_IF_ERROR(rename_durably(partial_, out_));
+  fs::remove(out_ / kJournal, failed);
+  fs::remove_all(old, failed);
+  fs::remove(beside(out_, ".lock"), failed);
+  return {};
+}
+
+}  // namespace onw

@@ -1,0 +1,41 @@
+// Makes a model folder: under a temporary name until everything is on the disk, then renamed at once.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file_lock.h"
+#include "base/result.h"
+#include "store/engine_json.h"
+#include "store/weight_file_writer.h"
+
+namespace onw {
+
+class FolderWriter {
+ public:
+  // Works in `<out>.partial`; `out` appears when finish() succeeds. What an interrupted run with the same units and
+  // fingerprint left there is gone on with. Errors: usage where `out` exists and `replace` is false, io where another
+  // process is making it, no_space where the disk cannot hold it.
+  static Result<FolderWriter> begin(const std::filesystem::path& out, std::vector<WeightUnit> units,
+                                    std::string_view fingerprint, bool replace = false);
+
+  WeightFileWriter& weights() { return weights_; }
+
+  // A small file of the folder (config.json), or a copy of a published one.
+  Result<void> write(std::string_view name, std::string_view text);
+  Result<void> copy(const std::filesystem::path& from, std::string_view name);
+
+  // Finishes the weights, writes engine.json (its weights and digests are filled in here) and gives the folder its
+  // name. Errors: io, no_space.
+  Result<void> finish(EngineInfo engine);
+
+ private:
+  std::filesystem::path out_, partial_;
+  std::vector<WeightUnit> units_;
+  WeightFileWriter weights_;
+  FileLock lock_;
+};
+
+}  // namespace onw

@@ -1,0 +1,91 @@
+#include "store/weight_file.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "store/digest.h"
+
+namespace onw {
+namespace {
+
+std::string codes_name(const StoredWeight& w) { return info(w.format).plain() ? w.name : w.name + ".codes"; }
+
+}  // namespace
+
+std::string sampled_digest(std::span<const std::byte> file) {
+  constexpr size_t kBlock = 4096, kBlocks = 64;
+  Sha256 hash;
+  const size_t blocks = (file.size() + kBlock - 1) / kBlock, samples = std::min(blocks, kBlocks);
+  for (size_t i = 0; i < samples; ++i) {
+    const size_t block = samples == 1 ? 0 : i * (blocks - 1) / (samples - 1);
+    hash.add(file.subspan(block * kBlock, std::min(kBlock, file.size() - block * kBlock)));
+  }
+  return to_hex(hash.finish());
+}
+
+Result<WeightFile> WeightFile::open(const std::filesystem::path& path, std::vector<StoredWeight> weights) {
+  WeightFile opened;
+  auto file = SafetensorsFile::open(path);
+  RETURN_IF_ERROR(file);
+  opened.file_ = std::move(*file);
+  RETURN_IF_ERROR(opened.check_footer());
+  for (StoredWeight& w : weights) {
+    RETURN_IF_ERROR(opened.check_weight(w));
+    std::string name = w.name;
+    opened.weights_.emplace(std::move(name), std::move(w));
+  }
+  return opened;
+}
+
+Result<void> WeightFile::check_footer() const {
+  const SafeTensor* footer = file_.find(kFooterName);
+  const auto all = data();
+  const std::string_view header(reinterpret_cast<const char*>(all.data()), file_.header().data_begin);
+  const std::string expected = footer_of(header, bytes());
+  const bool same = footer != nullptr && footer->end - footer->begin == kFooterBytes &&
+                    std::memcmp(file_.bytes(*footer).data(), expected.data(), kFooterBytes) == 0;
+  if (same) return {};
+  return error(Code::truncated_file,
+               "{}: the footer of a finished file is {}. The conversion or the copy did not end: do it again",
+               path().string(), footer == nullptr ? "missing" : "not that of these bytes");
+}
+
+Result<void> WeightFile::check_weight(const StoredWeight& w) const {
+  const auto check_part = [&](const std::string& tensor, const TensorForm& form) -> Result<void> {
+    const SafeTensor* t = file_.find(tensor);
+    if (t == nullptr)
+      return error(Code::missing_tensor, "{}: no tensor '{}', which engine.json lists. Convert the model again",
+                   path().string(), tensor);
+    if (name(t->type) != form.dtype || t->shape != form.shape)
+      return error(Code::bad_format, "{}: '{}' is {} [{}], engine.json says {} [{}]. Convert the model again",
+                   path().string(), tensor, name(t->type), fmt::join(t->shape, ", "), form.dtype,
+                   fmt::join(form.shape, ", "));
+    return {};
+  };
+  RETURN_IF_ERROR(check_part(codes_name(w), codes_form(w)));
+  if (w.bytes().scales > 0) RETURN_IF_ERROR(check_part(w.name + ".scales", scales_form(w)));
+  if (w.bytes().minima > 0) RETURN_IF_ERROR(check_part(w.name + ".minima", scales_form(w)));
+  return {};
+}
+
+Result<WeightView> WeightFile::weight(std::string_view name) const {
+  const auto it = weights_.find(name);
+  if (it == weights_.end())
+    return error(Code::missing_tensor, "{}: no weight '{}' (the file has {}). Convert the model again", path().string(),
+                 name, weights_.size());
+  const StoredWeight& w = it->second;
+  const auto part = [&](const std::string& tensor) {
+    const SafeTensor* t = file_.find(tensor);
+    return t == nullptr ? std::span<const std::byte>() : file_.bytes(*t);
+  };
+  WeightView view{.format = w.format, .layout = w.layout, .outputs = w.outputs(), .inputs = w.inputs()};
+  view.codes = part(codes_name(w));
+  view.scales = part(w.name + ".scales");
+  view.minima = part(w.name + ".minima");
+  return view;
+}
+
+std::string WeightFile::sampled_digest() const { return onw::sampled_digest(data()); }
+std::string WeightFile::digest() const { return to_hex(sha256(data())); }
+
+}  // namespace onw
