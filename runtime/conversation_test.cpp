@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "runtime/memory.h"
 #include "runtime/prefix_cache.h"
 #include "runtime/testing/fake_executable.h"
 #include "runtime/testing/random.h"
@@ -220,7 +221,6 @@ TEST(PrefixCache, old_checkpoints_go_before_their_conversation) {
 TEST(StateBytes, count_shared_pages_once) {
   FakeExecutable executable({.bytes_per_token = 1, .fixed_state_bytes = 10});
   Conversation a = *Conversation::start(executable);
-  const Random random(3);
   const auto keys = keys_of(Random(3).tokens(600, 60));
   complete(executable, a, keys, 64);
   EXPECT_EQ(state_bytes(executable, {&a}), 768 + 10);

@@ -5,36 +5,6 @@
 #include <utility>
 
 namespace onw {
-namespace {
-
-constexpr int64_t kPageTokens = 256;  // targets hold K and V in pages of this many positions
-
-int64_t whole_pages(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens * kPageTokens; }
-
-bool before(const Conversation* a, const Conversation* b) {
-  if (a->family() != b->family()) return a->family() < b->family();
-  return std::ranges::lexicographical_compare(a->keys(), b->keys(), [](const TokenKey& x, const TokenKey& y) {
-    return x.token != y.token ? x.token < y.token : x.content_digest < y.content_digest;
-  });
-}
-
-}  // namespace
-
-int64_t state_bytes(const Executable& executable, std::vector<const Conversation*> conversations) {
-  const auto bytes_of = [&executable](int64_t tokens) { return executable.need(tokens, 1).state_bytes; };
-  std::ranges::sort(conversations, before);  // then what one shares with any other, it shares with a neighbour
-  int64_t bytes = 0;
-  for (size_t i = 0; i < conversations.size(); ++i) {
-    const Conversation& c = *conversations[i];
-    bytes += bytes_of(whole_pages(c.length())) + c.checkpoint_bytes();
-    if (i == 0 || conversations[i - 1]->family() != c.family()) continue;
-    const Conversation& neighbour = *conversations[i - 1];
-    const int64_t forked_at = std::max(c.forked_at(), neighbour.forked_at());
-    const int64_t shared = std::min(common_prefix(c.keys(), neighbour.keys()), forked_at) / kPageTokens * kPageTokens;
-    bytes -= bytes_of(shared) - bytes_of(0);  // what does not grow with the length is each one's own
-  }
-  return bytes;
-}
 
 Result<Conversation> PrefixCache::acquire(std::span<const TokenKey> wanted, std::span<Conversation* const> running) {
   ++clock_;

@@ -12,9 +12,6 @@
 
 namespace onw {
 
-// Bytes that the states of `conversations` hold together: pages that forks share count once, lengths in whole pages.
-int64_t state_bytes(const Executable& executable, std::vector<const Conversation*> conversations);
-
 class PrefixCache {
  public:
   explicit PrefixCache(Executable& executable) : executable_(executable) {}
