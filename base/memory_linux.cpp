@@ -39,9 +39,9 @@ int64_t left_in_hierarchy(const std::string& root, std::string group, bool v2) {
   int64_t left = kUnlimited;
   for (;;) {
     const std::string folder = group == "/" ? root : root + group;
-    left = std::min(left, v2 ? left_in_group(folder, "/memory.max", "/memory.current", "inactive_file ")
-                             : left_in_group(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
-                                             "total_inactive_file "));
+    left = std::min(
+        left, v2 ? left_in_group(folder, "/memory.max", "/memory.current", "inactive_file ")
+                 : left_in_group(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file "));
     if (group.size() <= 1) return left;
     const size_t slash = group.rfind('/');
     group = slash == 0 || slash == std::string::npos ? "/" : group.substr(0, slash);

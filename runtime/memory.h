@@ -26,9 +26,9 @@ struct ContextChoice {
   std::string reason;  // "the model's", "what memory allows", "the default", "as asked"
 };
 
-// The context of an engine with `memory_bytes` for everything: as asked, or for `asked` 0 the least of the model's, what
-// memory allows for one sequence, and 32768. Errors: invalid_argument (more than the model has), out_of_memory (says
-// what is needed, what there is, and which context would fit).
+// The context of an engine with `memory_bytes` for everything: as asked, or for `asked` 0 the least of the model's,
+// what memory allows for one sequence, and 32768. Errors: invalid_argument (more than the model has), out_of_memory
+// (says what is needed, what there is, and which context would fit).
 Result<ContextChoice> choose_context(const Executable& executable, int64_t asked, int64_t memory_bytes);
 
 }  // namespace onw
