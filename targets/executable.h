@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "graph/kv_format.h"
 
 namespace onw {
 
@@ -33,10 +34,7 @@ class Checkpoint {
 };
 using CheckpointPtr = std::shared_ptr<const Checkpoint>;
 
-// How the canonical state (docs/architecture.md) writes and reads K and V: the sequence's KV format.
-enum class KvFormat : uint8_t { int8, f16, f32 };
-
-// The canonical state travels as named blobs, in order: "kv.<layer>.k" [kv_head][position][d], ".k_scale", ".v",
+// The canonical state travels as named blobs, one a head (targets/state_names.h), in the order of layers.
 // ".v_scale".
 class StateSink {
  public:

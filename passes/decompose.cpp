@@ -1,0 +1,285 @@
+#include "passes/decompose.h"
+
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "graph/shape_rules.h"
+#include "passes/rewrite.h"
+
+namespace onw {
+namespace {
+
+class Decomposer {
+ public:
+  Decomposer(const Program& program, const Function& from, const DecomposeOptions& options)
+      : program_(program), from_(from), options_(options), map_(from.nodes.size()) {
+    to_.name = from.name;
+  }
+
+  Result<Function> run() {
+    for (size_t i = 0; i < from_.nodes.size(); ++i) {
+      current_ = &from_.nodes[i];
+      part_ = 0;
+      const Value v = lower(*current_);
+      if (error_) return Failure(*error_);
+      map_[i] = v;
+    }
+    for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, map(o.value)});
+    to_.outputs.insert(to_.outputs.end(), states_.begin(), states_.end());
+    return std::move(to_);
+  }
+
+ private:
+  using Values = std::initializer_list<Value>;
+
+  Value map(Value v) const { return map_[static_cast<size_t>(v.id)]; }
+  Value in(size_t i) const { return map(current_->inputs[i]); }
+  const Type& type(Value v) const { return to_.type(v); }
+
+  // A node labelled after the coarse step; the last one of a step could not be known beforehand, so all are numbered.
+  Value node(Op op, Values inputs, Attributes attributes = {}) {
+    std::vector<Type> types;
+    for (const Value v : inputs) types.push_back(v.valid() ? type(v) : Type{});
+    auto t = result_type(op, types, attributes);
+    if (!t) {
+      if (!error_) error_ = Error{t.error().code, fmt::format("{}: {}", current_->label, t.error().message)};
+      t = Type{DType::f32, {1, 1}, 0};
+    }
+    to_.nodes.push_back({op,
+                         sub_label(*current_, fmt::format("{}.{}", part_++, name(op))),
+                         inputs,
+                         std::move(attributes),
+                         std::move(*t),
+                         {}});
+    return Value{static_cast<int32_t>(to_.nodes.size()) - 1};
+  }
+
+  Value leaf(Op op, std::string label, Shape shape, std::vector<float> values = {}, DType dtype = DType::f32) {
+    to_.nodes.push_back({op, std::move(label), {}, {}, Type{dtype, std::move(shape), 0}, std::move(values)});
+    return Value{static_cast<int32_t>(to_.nodes.size()) - 1};
+  }
+  Value constant(double x) {
+    return leaf(Op::constant, sub_label(*current_, fmt::format("{}.constant", part_++)), {1}, {static_cast<float>(x)});
+  }
+
+  Value add(Value a, Value b) { return node(Op::add, {a, b}); }
+  Value mul(Value a, Value b) { return node(Op::multiply, {a, b}); }
+  Value mul(Value a, double b) { return mul(a, constant(b)); }
+  Value div(Value a, Value b) { return node(Op::divide, {a, b}); }
+  Value unary(Op op, Value a) { return node(op, {a}); }
+  Value reshape(Value x, Shape shape) { return node(Op::reshape, {x}, {{"shape", std::move(shape)}}); }
+  Value transpose(Value x, std::vector<int64_t> order) {
+    return node(Op::transpose, {x}, {{"order", std::move(order)}});
+  }
+  Value slice(Value x, int64_t axis, int64_t begin, int64_t end) {
+    return node(Op::slice, {x}, {{"axis", axis}, {"begin", begin}, {"end", end}});
+  }
+  Value matmul(Value a, Value b, bool transposed) {
+    return node(Op::matmul, {a, b}, {{"transpose_b", int64_t{transposed}}});
+  }
+
+  Shape fixed(Shape shape) const {
+    for (int64_t& d : shape)
+      if (d == kRows) d = options_.rows;
+    return shape;
+  }
+
+  // ---- one op each
+
+  Value linear(size_t x, size_t w, size_t bias) {
+    const Value y = matmul(in(x), in(w), true);
+    return bias < current_->inputs.size() ? add(y, in(bias)) : y;
+  }
+
+  Value mean_of_squares(Value x) {
+    return mul(node(Op::reduce_sum, {mul(x, x)}, {{"axis", int64_t{-1}}}), 1.0 / static_cast<double>(type(x).last()));
+  }
+
+  Value rms_norm() {
+    const Value x = in(0);
+    const Value root = unary(Op::sqrt, add(mean_of_squares(x), constant(current_->attributes.number("eps"))));
+    const Value y = div(x, root);
+    return current_->inputs.size() > 1 ? mul(y, in(1)) : y;
+  }
+
+  Value layer_norm() {
+    const Value x = in(0);
+    const Value mean =
+        mul(node(Op::reduce_sum, {x}, {{"axis", int64_t{-1}}}), 1.0 / static_cast<double>(type(x).last()));
+    const Value d = node(Op::subtract, {x, mean});
+    const Value y =
+        mul(div(d, unary(Op::sqrt, add(mean_of_squares(d), constant(current_->attributes.number("eps"))))), in(1));
+    return current_->inputs.size() > 2 ? add(y, in(2)) : y;
+  }
+
+  Value l2_norm() {
+    const Value x = in(0);
+    const Value sum = node(Op::reduce_sum, {mul(x, x)}, {{"axis", int64_t{-1}}});
+    return div(x, unary(Op::sqrt, add(sum, constant(current_->attributes.number("eps")))));
+  }
+
+  Value rope() {
+    const Value x = in(0);
+    const int64_t half = type(in(1)).last(), d = type(x).last();
+    const Value cos = reshape(in(1), {options_.rows, 1, half}), sin = reshape(in(2), {options_.rows, 1, half});
+    const Value a = slice(x, 2, 0, half), b = slice(x, 2, half, 2 * half);
+    const Value first = node(Op::subtract, {mul(a, cos), mul(b, sin)});
+    const Value second = add(mul(b, cos), mul(a, sin));
+    if (2 * half == d) return node(Op::concat, {first, second}, {{"axis", int64_t{2}}});
+    return node(Op::concat, {first, second, slice(x, 2, 2 * half, d)}, {{"axis", int64_t{2}}});
+  }
+
+  Value activate(std::string_view kind, Value x) {
+    if (kind == "sigmoid") return unary(Op::sigmoid, x);
+    if (kind == "relu") return node(Op::maximum, {x, constant(0)});
+    if (kind == "gelu") return mul(mul(x, 0.5), add(unary(Op::erf, mul(x, std::numbers::sqrt2 / 2)), constant(1)));
+    if (kind == "gelu_tanh") {
+      const Value cubic = add(mul(mul(mul(x, x), x), 0.044715), x);
+      return mul(mul(x, 0.5), add(unary(Op::tanh, mul(cubic, std::sqrt(2 / std::numbers::pi))), constant(1)));
+    }
+    return mul(x, unary(Op::sigmoid, x));  // silu
+  }
+
+  // gpt-oss: (clamp(up) + 1) * g * sigmoid(alpha * g), g = min(gate, limit).
+  Value swiglu_clamped() {
+    const double limit = current_->attributes.number("limit", 7), alpha = current_->attributes.number("alpha", 1.702);
+    const Value g = node(Op::minimum, {in(0), constant(limit)});
+    const Value u = node(Op::maximum, {node(Op::minimum, {in(1), constant(limit)}), constant(-limit)});
+    return mul(add(u, constant(1)), mul(g, unary(Op::sigmoid, mul(g, alpha))));
+  }
+
+  Value gated() {
+    const std::string_view kind = current_->attributes.text("activation");
+    return kind == "swiglu_clamped" ? swiglu_clamped() : mul(activate(kind, in(0)), in(1));
+  }
+
+  // x -> round(x * 127 / amax) * amax / 127 per group; a group of zeros stays zero.
+  Value quantize(Value x) {
+    const int64_t group = current_->attributes.integer("group"), n = type(x).last();
+    const Value grouped = reshape(x, {options_.rows, n / group, group});
+    const Value amax = node(Op::reduce_max, {unary(Op::abs, grouped)}, {{"axis", int64_t{-1}}});
+    const Value tiny = node(Op::less, {amax, constant(0x1p-100)});
+    const Value inverse = node(Op::select, {tiny, constant(0), div(constant(127), amax)});
+    const Value codes = unary(Op::round, mul(grouped, inverse));
+    return reshape(mul(codes, mul(amax, 1.0 / 127)), {options_.rows, n});
+  }
+
+  Value soft_cap(Value x, double cap) { return mul(unary(Op::tanh, mul(x, 1 / cap)), cap); }
+
+  Value kv_write() {
+    const auto state = std::string(current_->attributes.text("state"));
+    const Value k = transpose(in(0), {1, 0, 2}), v = transpose(in(1), {1, 0, 2});
+    states_.push_back({state + ".k_new", k});
+    states_.push_back({state + ".v_new", v});
+    written_[state] = {k, v};
+    return k;
+  }
+
+  // [heads of one kv head] x rows side by side, so that one product serves a group.
+  Value attention() {
+    const auto state = std::string(current_->attributes.text("state"));
+    const auto found = written_.find(state);
+    if (found == written_.end() || current_->attributes.integer("bidirectional") != 0) {
+      error_ =
+          Error{Code::unsupported,
+                fmt::format("{}: attention over a cache that another layer writes, or bidirectional", current_->label)};
+      return {};
+    }
+    const StateDecl& s = program_.states[static_cast<size_t>(program_.state(state))];
+    const int64_t rows = options_.rows, heads = type(in(0)).shape[1], each = heads / s.heads,
+                  seen = options_.cache_tokens + rows;
+    Value k = found->second.first, v = found->second.second;
+    if (options_.cache_tokens > 0) {
+      const Value old_k = leaf(Op::input, state + ".k", {s.heads, options_.cache_tokens, s.head_dim});
+      const Value old_v = leaf(Op::input, state + ".v", {s.heads, options_.cache_tokens, s.value_dim});
+      k = node(Op::concat, {old_k, k}, {{"axis", int64_t{1}}});
+      v = node(Op::concat, {old_v, v}, {{"axis", int64_t{1}}});
+    }
+    const Value mask = leaf(Op::input, state + ".mask", {rows, seen});
+    const Value q = reshape(transpose(in(0), {1, 0, 2}), {s.heads, each * rows, s.head_dim});
+    Value scores = mul(matmul(q, k, true), current_->attributes.number("scale"));
+    if (const double cap = current_->attributes.number("soft_cap"); cap > 0) scores = soft_cap(scores, cap);
+    scores = add(reshape(scores, {heads, rows, seen}), mask);
+    if (current_->inputs.size() > 1) {
+      const Value sinks =
+          node(Op::broadcast, {reshape(in(1), {heads, 1, 1})}, {{"shape", std::vector<int64_t>{heads, rows, 1}}});
+      scores = node(Op::concat, {scores, sinks}, {{"axis", int64_t{2}}});
+    }
+    Value p = unary(Op::softmax, scores);
+    if (current_->inputs.size() > 1) p = slice(p, 2, 0, seen);
+    const Value o = matmul(reshape(p, {s.heads, each * rows, seen}), v, false);
+    return transpose(reshape(o, {heads, rows, s.value_dim}), {1, 0, 2});
+  }
+
+  // What has the same meaning on both levels, with S fixed.
+  Value copy(const Node& n) {
+    Node c = n;
+    for (Value& v : c.inputs) v = map(v);
+    c.type.shape = fixed(c.type.shape);
+    if (n.op == Op::reshape) c.attributes.set("shape", fixed(n.attributes.integers("shape")));
+    to_.nodes.push_back(std::move(c));
+    return Value{static_cast<int32_t>(to_.nodes.size()) - 1};
+  }
+
+  Value lower(const Node& n) {
+    switch (n.op) {
+      case Op::linear:
+        return linear(0, 1, 2);
+      case Op::linear_add:
+        return add(in(0), linear(1, 2, 3));
+      case Op::rms_norm:
+        return rms_norm();
+      case Op::rms_norm_quantize:
+        return quantize(rms_norm());
+      case Op::layer_norm:
+        return layer_norm();
+      case Op::l2_norm:
+        return l2_norm();
+      case Op::rope:
+        return rope();
+      case Op::gated:
+        return gated();
+      case Op::gated_quantize:
+        return quantize(gated());
+      case Op::activate:
+        return activate(n.attributes.text("activation"), in(0));
+      case Op::quantize:
+        return quantize(in(0));
+      case Op::soft_cap:
+        return soft_cap(in(0), n.attributes.number("cap"));
+      case Op::scale:
+        return mul(in(0), n.attributes.number("by"));
+      case Op::embed_rows:
+        return node(Op::gather, {in(1), in(0)});
+      case Op::kv_write:
+        return kv_write();
+      case Op::attention:
+        return attention();
+      default:
+        break;
+    }
+    if (info(n.op).level != Level::coarse) return copy(n);
+    error_ = Error{Code::unsupported, fmt::format("{}: '{}' has no primitive form yet", n.label, name(n.op))};
+    return {};
+  }
+
+  const Program& program_;
+  const Function& from_;
+  const DecomposeOptions& options_;
+  Function to_;
+  std::vector<Value> map_;
+  std::vector<Output> states_;
+  std::map<std::string, std::pair<Value, Value>> written_;
+  const Node* current_ = nullptr;
+  int part_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<Function> decompose(const Program& program, const Function& function, const DecomposeOptions& options) {
+  return Decomposer(program, function, options).run();
+}
+
+}  // namespace onw
