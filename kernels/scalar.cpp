@@ -203,18 +203,22 @@ float quantise(std::span<const float> x, int8_t* codes) {
   return largest / 127.0f;
 }
 
-uint16_t quantise_kv(std::span<const float> x, int8_t* codes) {
+KvScale kv_scale(std::span<const float> x) {
   const float exact = amax(x) / 127.0f;
   const uint16_t half = float_to_half(exact < 0x1p-14f ? 0x1p-14f : exact);
   const float scale = half_to_float(half);
-  if (!(scale < kInfinity)) {
-    std::fill_n(codes, x.size(), int8_t{0});
-    return half;
-  }
-  const float inv = 1.0f / scale;
-  for (size_t i = 0; i < x.size(); i++)
-    codes[i] = static_cast<int8_t>(std::clamp(round_half_even(x[i] * inv), -127, 127));
-  return half;
+  return {half, scale < kInfinity ? 1.0f / scale : 0.0f};
+}
+
+int8_t kv_code(float x, const KvScale& scale) {
+  if (scale.inv == 0) return 0;
+  return static_cast<int8_t>(std::clamp(round_half_even(x * scale.inv), -127, 127));
+}
+
+uint16_t quantise_kv(std::span<const float> x, int8_t* codes) {
+  const KvScale scale = kv_scale(x);
+  for (size_t i = 0; i < x.size(); i++) codes[i] = kv_code(x[i], scale);
+  return scale.half;
 }
 
 }  // namespace onw::scalar

@@ -82,8 +82,14 @@ float amax(std::span<const float> x);
 float quantise(std::span<const float> x, int8_t* codes);
 
 // One row of K or V of one head: scale = F16(max(amax / 127, 2^-14)), code = round-half-even(x * (1 / scale)), clamped
-// to 127. A scale that is not finite in F16 has codes 0. Returns the scale's F16 bits.
-uint16_t quantise_kv(std::span<const float> x, int8_t* codes);
+// to +-127. Where the scale is not finite in F16 all codes are 0.
+struct KvScale {
+  uint16_t half = 0;
+  float inv = 0;  // 0 where the scale is not finite
+};
+KvScale kv_scale(std::span<const float> x);
+int8_t kv_code(float x, const KvScale& scale);
+uint16_t quantise_kv(std::span<const float> x, int8_t* codes);  // both; returns the scale's F16 bits
 
 // Nearest integer, ties to even, of |x| < 2^22.
 inline int32_t round_half_even(float x) { return static_cast<int32_t>((x + 12582912.0f) - 12582912.0f); }
