@@ -26,14 +26,14 @@ const AttentionOps& attention_ops(Isa level) {
   return *best;
 }
 
-BlockRange visible_blocks(std::span<const AttentionRow> rows) {
-  BlockRange range{std::numeric_limits<int64_t>::max(), 0};
+PageRange visible_blocks(std::span<const AttentionRow> rows) {
+  PageRange range{std::numeric_limits<int64_t>::max(), 0};
   for (const AttentionRow& row : rows) {
     if (row.begin >= row.end) continue;
     range.begin = std::min(range.begin, row.begin / kPagePositions);
     range.end = std::max(range.end, ceil_div(row.end, kPagePositions));
   }
-  return range.end == 0 ? BlockRange{} : range;
+  return range.end == 0 ? PageRange{} : range;
 }
 
 size_t attention_scratch_bytes(const AttentionForm& form, int64_t rows) {

@@ -64,11 +64,11 @@ struct AttentionTask {
 };
 
 // Blocks that some row of the task sees.
-struct BlockRange {
+struct PageRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
-BlockRange visible_blocks(std::span<const AttentionRow> rows);
+PageRange visible_blocks(std::span<const AttentionRow> rows);
 
 // Bytes, aligned to 64, that a call may use for `rows` rows; no call allocates.
 size_t attention_scratch_bytes(const AttentionForm& form, int64_t rows);
@@ -83,9 +83,8 @@ struct AttentionOps {
   void (*attend)(const AttentionTask& task, std::byte* scratch);
   // The same in pieces, where heads are few: results of the blocks range.begin..end - 1 of every row (any pieces, any
   // threads), laid out by `all` = visible_blocks(task.rows); then fold_blocks once all pieces are there.
-  void (*attend_blocks)(const AttentionTask& task, BlockRange all, BlockRange range, float* results,
-                        std::byte* scratch);
-  void (*fold_blocks)(const AttentionTask& task, BlockRange all, const float* results, std::byte* scratch);
+  void (*attend_blocks)(const AttentionTask& task, PageRange all, PageRange range, float* results, std::byte* scratch);
+  void (*fold_blocks)(const AttentionTask& task, PageRange all, const float* results, std::byte* scratch);
 };
 
 struct AttentionOpsRow {

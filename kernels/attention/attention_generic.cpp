@@ -41,7 +41,7 @@ struct Paged {
 
 // Calls use(block, state) for each block of `range` that the row sees.
 template <class Use>
-void for_blocks(const AttentionTask& task, const AttentionRow& row, BlockRange range, const AttentionScratch& s,
+void for_blocks(const AttentionTask& task, const AttentionRow& row, PageRange range, const AttentionScratch& s,
                 Use use) {
   if (row.begin >= row.end) return;
   const scalar::Query query = scalar::make_query(task.form, row.q, s.codes);
@@ -87,7 +87,7 @@ void kv_write_generic(const KvLayout& layout, std::byte* page, int64_t position,
 
 void attend_generic(const AttentionTask& task, std::byte* scratch) {
   const AttentionScratch s = place_attention_scratch(task.form, 1, scratch, nullptr);
-  const BlockRange all = visible_blocks(task.rows);
+  const PageRange all = visible_blocks(task.rows);
   for (const AttentionRow& row : task.rows) {
     scalar::SoftmaxState running{.o = s.o};
     std::fill_n(s.o, task.form.head_dim, 0.0f);
@@ -98,7 +98,7 @@ void attend_generic(const AttentionTask& task, std::byte* scratch) {
   }
 }
 
-void attend_blocks_generic(const AttentionTask& task, BlockRange all, BlockRange range, float* results,
+void attend_blocks_generic(const AttentionTask& task, PageRange all, PageRange range, float* results,
                            std::byte* scratch) {
   const AttentionScratch s = place_attention_scratch(task.form, 1, scratch, nullptr);
   const int64_t stride = result_stride(task.form.layout());
@@ -111,7 +111,7 @@ void attend_blocks_generic(const AttentionTask& task, BlockRange all, BlockRange
     });
 }
 
-void fold_blocks_generic(const AttentionTask& task, BlockRange all, const float* results, std::byte* scratch) {
+void fold_blocks_generic(const AttentionTask& task, PageRange all, const float* results, std::byte* scratch) {
   const AttentionScratch s = place_attention_scratch(task.form, 1, scratch, nullptr);
   const int64_t stride = result_stride(task.form.layout());
   for (size_t r = 0; r < task.rows.size(); r++) {

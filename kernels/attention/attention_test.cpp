@@ -206,7 +206,7 @@ TEST_P(AttentionTest, gives_the_same_bits_in_pieces_and_row_by_row) {
     std::vector<std::vector<float>> whole;
     for (int64_t r = 0; r < n; r++) whole.push_back(rows.out(r));
 
-    const BlockRange all = visible_blocks(task.rows);
+    const PageRange all = visible_blocks(task.rows);
     EXPECT_EQ(all.begin, 0);
     EXPECT_EQ(all.end, 6);
     for (const int64_t piece : {1, 2, 5}) {

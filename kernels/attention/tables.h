@@ -34,8 +34,8 @@ constexpr int64_t result_stride(const KvLayout& layout) { return kResultHeader +
 // The scalar ops, for forms that an instruction set has no kernel of its own for (F32).
 void kv_write_generic(const KvLayout& layout, std::byte* page, int64_t position, const float* k, const float* v);
 void attend_generic(const AttentionTask& task, std::byte* scratch);
-void attend_blocks_generic(const AttentionTask& task, BlockRange all, BlockRange range, float* results,
+void attend_blocks_generic(const AttentionTask& task, PageRange all, PageRange range, float* results,
                            std::byte* scratch);
-void fold_blocks_generic(const AttentionTask& task, BlockRange all, const float* results, std::byte* scratch);
+void fold_blocks_generic(const AttentionTask& task, PageRange all, const float* results, std::byte* scratch);
 
 }  // namespace onw

@@ -1,0 +1,67 @@
+#include "targets/reference/interpreter.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace onw::reference {
+namespace {
+
+std::vector<size_t> last_reads(const Function& f) {
+  std::vector<size_t> last(f.nodes.size());
+  for (size_t i = 0; i < f.nodes.size(); ++i)
+    for (const Value v : f.nodes[i].inputs) last[static_cast<size_t>(v.id)] = i;
+  for (const Output& o : f.outputs) last[static_cast<size_t>(o.value.id)] = f.nodes.size();
+  return last;
+}
+
+Result<Tensor> run_node(const Function& f, size_t i, std::vector<Tensor>& values, Inputs& inputs, const Context& c) {
+  const Node& n = f.nodes[i];
+  if (n.op == Op::input) {
+    const auto found = inputs.find(n.label);
+    if (found == inputs.end()) return error(Code::internal, "{}: input '{}' was not given", f.name, n.label);
+    return std::move(found->second);
+  }
+  if (n.op == Op::constant) return Tensor{.type = n.type, .f = n.constant};
+  std::vector<const Tensor*> operands;
+  std::vector<std::string_view> names;
+  for (const Value v : n.inputs) {
+    const bool weight = f.node(v).op == Op::weight;
+    operands.push_back(weight ? nullptr : &values[static_cast<size_t>(v.id)]);
+    names.push_back(weight ? std::string_view(f.node(v).label) : "");
+  }
+  return evaluate(n, {operands, names}, c);
+}
+
+}  // namespace
+
+bool all_finite(const Tensor& t) {
+  if (t.type.dtype == DType::q8) {
+    for (int64_t g = 0; g < t.q.inputs / t.q.group; ++g)
+      for (int64_t r = 0; r < t.q.rows; ++r)
+        if (!std::isfinite(t.q.scales[g * t.q.row_stride + r])) return false;
+    return true;
+  }
+  return std::ranges::all_of(t.f, [](float x) { return std::isfinite(x); });
+}
+
+Result<Inputs> run_function(const Function& f, Inputs inputs, const Context& c, const CancelToken& cancel,
+                            bool check_finite) {
+  const std::vector<size_t> last = last_reads(f);
+  std::vector<Tensor> values(f.nodes.size());
+  for (size_t i = 0; i < f.nodes.size(); ++i) {
+    if (f.nodes[i].op == Op::weight) continue;
+    if (cancel.cancelled()) return error(Code::cancelled, "cancelled before {}", f.nodes[i].label);
+    auto value = run_node(f, i, values, inputs, c);
+    if (!value) return failure(std::move(value), f.nodes[i].label);
+    if (check_finite && !all_finite(*value))
+      return error(Code::numerics, "{}: {} gives a value that is not finite", f.name, f.nodes[i].label);
+    values[i] = std::move(*value);
+    for (const Value v : f.nodes[i].inputs)
+      if (last[static_cast<size_t>(v.id)] == i) values[static_cast<size_t>(v.id)] = {};
+  }
+  Inputs outputs;
+  for (const Output& o : f.outputs) outputs[o.name] = values[static_cast<size_t>(o.value.id)];
+  return outputs;
+}
+
+}  // namespace onw::reference

@@ -1,0 +1,41 @@
+// What each op computes, one op after another, no fusion: the judge of the other targets.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "graph/program.h"
+#include "kernels/isa.h"
+#include "targets/executable.h"
+#include "targets/reference/tensor.h"
+#include "targets/weights.h"
+
+namespace onw::reference {
+
+class KvCache;
+
+// Everything a node may need beside its inputs.
+struct Context {
+  const Program& program;
+  const WeightSet& weights;
+  const Step* step = nullptr;  // for effects
+  int64_t rows = 0;
+  Isa isa = Isa::generic;  // generic: the judge's own products; else the kernels' (equal bits, for long runs)
+  int threads = 1;
+  std::function<KvCache&(int sequence, int state)> cache;
+};
+
+// `inputs` are those of the node, in order; a null one is a weight, found by its name in `names`.
+struct Operands {
+  std::span<const Tensor* const> values;
+  std::span<const std::string_view> names;
+};
+
+// Errors: unsupported for ops of later families, missing_tensor for weights.
+Result<Tensor> evaluate(const Node& node, const Operands& in, const Context& context);
+
+// A plain or quantised weight as FP32, [shape].
+Result<std::vector<float>> load_weight(const WeightSet& weights, std::string_view name);
+
+}  // namespace onw::reference
