@@ -39,6 +39,9 @@ LLAMA3 = {
 }
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+
+
 def dense(hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: int | None, vocabulary: int, **more) -> dict:
     sizes = {
         "hidden_size": hidden,
@@ -82,6 +85,8 @@ def granite_sizes(shared: bool) -> dict[str, dict]:
         "g64": dense(320, 448, 10, 2, None, 101),
         "g128": dense(512, 640, 8, 2, None, 128),
     }
+    if not shared:
+        sizes["g128"] |= {"attention_bias": True, "mlp_bias": True}
     if shared:
         for size in sizes.values():
             size["shared_intermediate_size"] = size["intermediate_size"]
@@ -118,7 +123,7 @@ FAMILIES = [
         {"rms_norm_eps": 1e-5, "tie_word_embeddings": True, "rope_theta": 100000.0},
         dense(48, 80, 4, 2, None, 101),
         dense(320, 448, 5, 1, None, 101),
-        dense(512, 640, 8, 8, None, 128),
+        dense(512, 640, 8, 8, None, 128, rope_scaling={"rope_type": "linear", "factor": 2.0}),
         tokens=70,
     ),
     Family(
@@ -135,9 +140,20 @@ FAMILIES = [
         "Qwen3ForCausalLM",
         {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, "rope_theta": 1000000.0, "attention_bias": False},
         dense(48, 80, 4, 2, 24, 101),
-        dense(320, 448, 20, 4, 16, 101),
-        dense(512, 640, 10, 2, 64, 128, tie_word_embeddings=False),  # heads * head_dim = 640, not hidden
+        dense(320, 448, 20, 4, 16, 101, rope_scaling=YARN),
+        # heads * head_dim = 640, not hidden
+        dense(512, 640, 10, 2, 64, 128, tie_word_embeddings=False, attention_bias=True),
         tokens=70,
+    ),
+    Family(
+        "qwen2-sliding",  # layer 1 slides; no published checkpoint does, but the keys are there
+        "Qwen2ForCausalLM",
+        {"rms_norm_eps": 1e-6, "tie_word_embeddings": True, "rope_theta": 10000.0, "use_sliding_window": True,
+         "sliding_window": 5, "max_window_layers": 1},
+        dense(48, 80, 4, 2, None, 101),
+        dense(320, 448, 10, 2, None, 101),
+        dense(512, 640, 8, 2, None, 128),
+        tokens=20,
     ),
     Family("granite", "GraniteForCausalLM", GRANITE, **granite_sizes(False), tokens=70),
     Family("granitemoehybrid", "GraniteMoeHybridForCausalLM", hybrid("rope"), **granite_sizes(True), tokens=70),
@@ -148,7 +164,8 @@ FAMILIES = [
         GEMMA3,
         dense(48, 80, 4, 2, 16, 101) | {"num_hidden_layers": 6},
         dense(320, 448, 5, 1, 64, 101) | {"num_hidden_layers": 6},
-        dense(512, 640, 4, 2, 128, 128) | {"num_hidden_layers": 6},
+        dense(512, 640, 4, 2, 128, 128, rope_scaling={"rope_type": "linear", "factor": 8.0}, final_logit_softcapping=3.0)
+        | {"num_hidden_layers": 6},  # as 4B and up scale their full layers; the cap is what later kin have
         tokens=20,
         tokens_g64=300,
         zero_centred=True,

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 import transformers
 from safetensors import safe_open
-from safetensors.numpy import save_file
 
 import draw
+import golden_file
 from families import FAMILIES, Family
 
 SEED = 20261
@@ -125,9 +125,9 @@ def make(family: Family, width: str, keys: dict, tokens: int, out: Path) -> None
         "deviation": json.dumps(deviation),
         "script": "tools/goldens/make.py",
         "transformers": transformers.__version__,
-        "torch": torch.__version__,
+        "torch": torch.__version__.split("+")[0],
     }
-    save_file({"ids": ids.numpy(), "logits": logits}, out / f"{name}.safetensors", metadata)
+    golden_file.save(out / f"{name}.safetensors", {"ids": ids.numpy(), "logits": logits}, metadata)
 
 
 def main() -> None:

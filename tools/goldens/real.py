@@ -20,9 +20,9 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from safetensors.numpy import save_file
 
 import draw
+import golden_file
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fetch_models import MODELS, sha256  # noqa: E402
@@ -194,14 +194,14 @@ def make(name: str, path: Path, out: Path) -> None:
     exact = logits_of(model.double(), sequences)
     print(f"  against double {float(np.max(np.abs(logits - exact)) / np.max(np.abs(exact))):.3g}")
     top = np.argsort(-logits, axis=1, kind="stable")[:, :TOP]
-    save_file(
+    golden_file.save(
+        out / f"real-{name}.safetensors",
         {
             "ids": np.concatenate(sequences),
             "log_sum_exp": torch.from_numpy(logits).double().logsumexp(-1).float().numpy(),
             "top_ids": top.astype(np.int32),
             "top_logits": np.take_along_axis(logits, top, axis=1),
         },
-        out / f"real-{name}.safetensors",
         {
             "model": name,
             "model_file": path.name,
@@ -211,7 +211,7 @@ def make(name: str, path: Path, out: Path) -> None:
             "deviation from transformers' loader": str(deviation),
             "script": "tools/goldens/real.py",
             "transformers": transformers.__version__,
-            "torch": torch.__version__,
+            "torch": torch.__version__.split("+")[0],
             "gguf": __import__("importlib.metadata").metadata.version("gguf"),
         },
     )
