@@ -7,8 +7,8 @@
 namespace onw {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 HubListing listing_of(std::initializer_list<const char*> names) {
   HubListing listing{"org/name", "c0ffee", "", {}};
