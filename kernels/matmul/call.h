@@ -74,10 +74,14 @@ ONW_ALWAYS_INLINE Group group_at(const Call& c, int64_t g) {
   return at;
 }
 
-// Sum of the codes of one row over the group. Unsigned, because padding rows hold anything.
+// Sum of the codes of one row over the group. Unsigned, because padding rows hold anything. No loop: the compiler would
+// make a long one of it.
 ONW_ALWAYS_INLINE int32_t code_sum(const Call& c, const Group& g, int64_t row) {
-  uint32_t sum = 0;
-  for (int32_t i = 0; i < c.depth >> 5; ++i) sum += static_cast<uint32_t>(g.x_sums[i * c.row_stride + row]);
+  const int32_t* s = g.x_sums + row;
+  const auto part = [s, &c](int i) { return static_cast<uint32_t>(s[i * c.row_stride]); };
+  uint32_t sum = part(0);
+  if (c.depth > 32) sum += part(1);
+  if (c.depth > 64) sum += part(2) + part(3);
   return static_cast<int32_t>(sum);
 }
 
