@@ -1,0 +1,16 @@
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/thread_affinity.h"
+
+namespace onw {
+
+void keep_thread_on(int cpu) {
+  if (cpu < 0 || cpu >= CPU_SETSIZE) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
+}  // namespace onw
