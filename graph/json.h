@@ -9,14 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_depth.h"
 #include "base/result.h"
 
 namespace onw {
 
-// Deeper nesting is refused before a tree is built: nlohmann's dump recurses once per level.
-inline constexpr int kMaxJsonDepth = 64;
-
-// `where` names the text in errors ("model/config.json"). Errors: bad_format.
+// `where` names the text in errors ("model/config.json"). Errors: bad_format (also for nesting beyond
+// kMaxJsonDepth).
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view where);
 
 // Errors: not_found, io, bad_format (also for a file beyond `max_bytes`).
