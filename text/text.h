@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_depth.h"
 #include "base/result.h"
 
 struct OnwTokenizer;
@@ -21,7 +22,6 @@ struct OnwTemplate;
 namespace onw {
 
 constexpr int64_t kMaxTextBytes = 4 << 20;  // of one string, before encoding
-constexpr int kMaxJsonDepth = 64;
 
 struct EncodeOptions {
   bool special = false;       // added tokens in the text match, as in the Python library; otherwise all text is plain
