@@ -117,11 +117,13 @@ TEST_P(EveryKernel, equals_the_reference_on_adversarial_data) {
 }
 
 TEST_P(EveryKernel, equals_the_reference_for_every_number_of_rows) {
+  int64_t step = 1;
   for (const FormatInfo& f : all_formats()) {
     if (!takes(GetParam(), f.format)) continue;
-    for (int64_t rows = 1; rows <= 70; ++rows)
+    for (int64_t rows = 1; rows <= 70; rows += step)
       EXPECT_EQ(compare(GetParam(), f.format, {35, 256, rows, 64}, Data::random), "");
-    EXPECT_EQ(compare(GetParam(), f.format, {32, 128, 300, 128}, Data::random), "");
+    if (step == 1) EXPECT_EQ(compare(GetParam(), f.format, {32, 128, 300, 128}, Data::random), "");
+    step = 13;  // every number once, a few for the other formats of the kernel
   }
 }
 
