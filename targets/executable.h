@@ -34,7 +34,7 @@ class Checkpoint {
 };
 using CheckpointPtr = std::shared_ptr<const Checkpoint>;
 
-// The canonical state travels as named blobs, one a head (targets/state_names.h), in the order of layers.
+// The canonical state travels as named blobs, one a head (targets/canonical_state.h), in the order of layers.
 // ".v_scale".
 class StateSink {
  public:

@@ -6,10 +6,10 @@
 #include "graph/verifier.h"
 #include "kernels/trig.h"
 #include "quant/unpack.h"
+#include "targets/canonical_state.h"
 #include "targets/check_step.h"
 #include "targets/reference/interpreter.h"
 #include "targets/reference/kv_cache.h"
-#include "targets/state_names.h"
 
 namespace onw {
 namespace {
@@ -120,14 +120,21 @@ class ReferenceSequence final : public Sequence {
   }
 
  private:
+  // The bytes of a head's part from the first canonical position on.
   template <class F>
   static Result<void> each_part(KvCache& cache, F f) {
+    const auto first = static_cast<size_t>(first_canonical_position(cache.state(), cache.length()));
+    const auto visible = [&](std::span<std::byte> all) {
+      return cache.length() == 0 ? all : all.subspan(all.size() / static_cast<size_t>(cache.length()) * first);
+    };
     for (int64_t h = 0; h < cache.state().heads; ++h) {
-      RETURN_IF_ERROR(f(state_blob_name(cache.state(), "k", h), cache.k(h)));
-      RETURN_IF_ERROR(f(state_blob_name(cache.state(), "v", h), cache.v(h)));
+      RETURN_IF_ERROR(f(state_blob_name(cache.state(), "k", h), visible(cache.k(h))));
+      RETURN_IF_ERROR(f(state_blob_name(cache.state(), "v", h), visible(cache.v(h))));
       if (cache.format() != KvFormat::int8) continue;
-      RETURN_IF_ERROR(f(state_blob_name(cache.state(), "k_scale", h), std::as_writable_bytes(cache.k_scale(h))));
-      RETURN_IF_ERROR(f(state_blob_name(cache.state(), "v_scale", h), std::as_writable_bytes(cache.v_scale(h))));
+      RETURN_IF_ERROR(
+          f(state_blob_name(cache.state(), "k_scale", h), visible(std::as_writable_bytes(cache.k_scale(h)))));
+      RETURN_IF_ERROR(
+          f(state_blob_name(cache.state(), "v_scale", h), visible(std::as_writable_bytes(cache.v_scale(h)))));
     }
     return {};
   }

@@ -1,0 +1,295 @@
+#include "targets/cpu/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "quant/unpack.h"
+#include "targets/cpu/steps.h"
+#include "targets/cpu/tiled_weights.h"
+
+namespace onw::cpu {
+
+// Node by node from a fused graph to steps.
+class PlanCompiler {
+ public:
+  PlanCompiler(const Program& program, const Function& function, const WeightSet& weights, const PlanOptions& options)
+      : program_(program), weights_(weights), options_(options) {
+    plan_.function_ = function;
+    plan_.memory_ = plan_memory(function, rules());
+  }
+
+  Result<Plan> run() {
+    for (size_t i = 0; i < f().nodes.size(); ++i) {
+      const Node& n = f().nodes[i];
+      const Value v{static_cast<int32_t>(i)};
+      if (n.op == Op::input) plan_.inputs_.emplace_back(n.label, slot(v));
+      if (n.op == Op::input || n.op == Op::weight || is_view(v)) continue;
+      auto step = compile(n, v);
+      if (!step) return failure(std::move(step), n.label);
+      plan_.steps_.push_back(std::move(*step));
+      plan_.results_.push_back(n.type.dtype == DType::none ? Slot{} : slot(v));
+    }
+    for (const Output& o : f().outputs) plan_.outputs_.emplace_back(o.name, slot(o.value));
+    return std::move(plan_);
+  }
+
+ private:
+  const Function& f() const { return plan_.function_; }
+
+  MemoryRules rules() const {
+    return {.bytes =
+                [rows = options_.max_rows](const Type& t) {
+                  return t.dtype == DType::q8
+                             ? static_cast<int64_t>(quantized_rows_bytes(rows, t.last(), static_cast<int32_t>(t.group)))
+                             : rows * t.row_elements() * 4;
+                },
+            .in_place =
+                [](const Node& n) {
+                  constexpr Op kOps[] = {Op::rope, Op::scale,      Op::soft_cap, Op::activate,
+                                         Op::add,  Op::linear_add, Op::rms_norm, Op::gated};
+                  return std::ranges::find(kOps, n.op) != std::end(kOps);
+                },
+            .external = [](const Node&) { return false; }};
+  }
+
+  bool is_view(Value v) const {
+    const Node& n = f().node(v);
+    return n.op == Op::reshape || (n.op == Op::slice && plan_.memory_.places[static_cast<size_t>(v.id)].owner != v);
+  }
+
+  Slot slot(Value v) const {
+    const Place& p = plan_.memory_.places[static_cast<size_t>(v.id)];
+    const Type &own = f().type(v), &owner = f().type(p.owner);
+    if (own.dtype == DType::q8) return {p.offset, own.last(), own.last(), static_cast<int32_t>(own.group)};
+    return {p.offset + p.column * 4, owner.row_elements(), own.row_elements(), 0};
+  }
+
+  Slot in(const Node& n, size_t i) const { return slot(n.inputs[i]); }
+  bool is_weight(const Node& n, size_t i) const {
+    return i < n.inputs.size() && f().node(n.inputs[i]).op == Op::weight;
+  }
+
+  Result<WeightView> matrix(const Node& n, size_t i) const {
+    auto w = find_weight(program_, weights_, f().node(n.inputs[i]).label);
+    RETURN_IF_ERROR(w);
+    if (w->layout != Layout::tiles)
+      return error(Code::unsupported, "weight '{}' is in rows, the CPU runs tiles: relay it first",
+                   f().node(n.inputs[i]).label);
+    return w;
+  }
+
+  // The FP32 vector behind operand i; empty where there is none. It lies in the file where that holds FP32, else in the
+  // plan.
+  Result<std::span<const float>> vector(const Node& n, size_t i) {
+    if (i >= n.inputs.size()) return std::span<const float>();
+    const WeightDecl* decl = program_.weight(f().node(n.inputs[i]).label);
+    CHECK(decl != nullptr);
+    const std::vector<std::string> parts = decl->parts.empty() ? std::vector{decl->name} : decl->parts;
+    if (parts.size() == 1) {
+      const auto w = weights_.find(parts[0]);
+      RETURN_IF_ERROR(w);
+      if (w->format == WeightFormat::f32 && reinterpret_cast<uintptr_t>(w->codes.data()) % alignof(float) == 0)
+        return std::span(reinterpret_cast<const float*>(w->codes.data()), static_cast<size_t>(w->outputs));
+    }
+    auto values = std::make_shared<std::vector<float>>();
+    for (const std::string& part : parts) {
+      const auto w = weights_.find(part);
+      RETURN_IF_ERROR(w);
+      for (int64_t o = 0; o < w->outputs; ++o) {
+        float x = 0;
+        dequantise_row(*w, o, {&x, 1});
+        values->push_back(x);
+      }
+    }
+    plan_.vectors_.push_back(values);
+    return std::span<const float>(*values);
+  }
+
+  Result<StepPtr> linear(const Node& n, Value v, size_t x, bool residual) {
+    const auto w = matrix(n, x + 1);
+    RETURN_IF_ERROR(w);
+    const auto bias = vector(n, x + 2);
+    RETURN_IF_ERROR(bias);
+    LinearStep s{.x = in(n, x), .y = slot(v), .weight = *w, .bias = *bias};
+    if (residual) s.residual = in(n, 0);
+    return make_linear(n.label, s);
+  }
+
+  Result<StepPtr> norm(const Node& n, Value v) {
+    const auto weight = vector(n, 1);
+    RETURN_IF_ERROR(weight);
+    const auto bias = vector(n, 2);
+    RETURN_IF_ERROR(bias);
+    return make_norm(n.label, {.op = n.op,
+                               .x = in(n, 0),
+                               .y = slot(v),
+                               .last = n.type.last(),
+                               .weight = *weight,
+                               .bias = *bias,
+                               .eps = static_cast<float>(n.attributes.number("eps"))});
+  }
+
+  Result<StepPtr> gated(const Node& n, Value v) {
+    scalar::Gate kind;
+    kind.activation = *scalar::activation(n.attributes.text("activation"));
+    kind.limit = static_cast<float>(n.attributes.number("limit", kind.limit));
+    kind.alpha = static_cast<float>(n.attributes.number("alpha", kind.alpha));
+    return make_gated(n.label, {.gate = in(n, 0), .up = in(n, 1), .y = slot(v), .kind = kind});
+  }
+
+  Result<StepPtr> element(const Node& n, Value v) {
+    ElementStep s{.op = n.op, .a = in(n, 0), .y = slot(v)};
+    if (n.inputs.size() > 1) {
+      if (is_weight(n, 0)) return error(Code::unsupported, "a weight as the first operand of '{}'", name(n.op));
+      if (is_weight(n, 1)) {
+        const auto shared = vector(n, 1);
+        RETURN_IF_ERROR(shared);
+        s.shared_b = *shared;
+      } else {
+        if (f().type(n.inputs[1]) != n.type || f().type(n.inputs[0]) != n.type)
+          return error(Code::unsupported, "'{}' of {} and {}", name(n.op), to_string(f().type(n.inputs[0])),
+                       to_string(f().type(n.inputs[1])));
+        s.b = in(n, 1);
+      }
+    }
+    s.number = static_cast<float>(n.attributes.number(n.op == Op::scale ? "by" : "cap"));
+    if (n.op == Op::activate) s.activation = *scalar::activation(n.attributes.text("activation"));
+    return make_element(n.label, s);
+  }
+
+  Result<StepPtr> kv_write(const Node& n) {
+    const int state = program_.state(n.attributes.text("state"));
+    const StateDecl& s = program_.states[static_cast<size_t>(state)];
+    return make_kv_write(n.label, {in(n, 0), in(n, 1), state, s.heads, s.head_dim});
+  }
+
+  Result<StepPtr> attention(const Node& n, Value v) {
+    const int state = program_.state(n.attributes.text("state"));
+    const StateDecl& s = program_.states[static_cast<size_t>(state)];
+    if (n.attributes.integer("bidirectional") != 0 || s.value_dim != s.head_dim)
+      return error(Code::unsupported, "bidirectional attention, or values of another size than keys");
+    const auto sinks = vector(n, 1);
+    RETURN_IF_ERROR(sinks);
+    const std::string_view kv = n.attributes.text("kv", "f32");
+    const AttentionForm form{.kv = kv == "int8"  ? KvFormat::int8
+                                   : kv == "f16" ? KvFormat::f16
+                                                 : KvFormat::f32,
+                             .head_dim = static_cast<int>(s.head_dim),
+                             .scale = static_cast<float>(n.attributes.number("scale")),
+                             .soft_cap = static_cast<float>(n.attributes.number("soft_cap"))};
+    const AttentionStep step{in(n, 0), slot(v), state, n.type.shape[1], s.heads, n.attributes.integer("window"),
+                             form,     *sinks};
+    return make_attention(n.label, step, options_, attention_work_);
+  }
+
+  Result<StepPtr> compile(const Node& n, Value v) {
+    switch (n.op) {
+      case Op::linear:
+        return linear(n, v, 0, false);
+      case Op::linear_add:
+        return linear(n, v, 1, true);
+      case Op::rms_norm:
+      case Op::rms_norm_quantize:
+      case Op::layer_norm:
+      case Op::l2_norm:
+        return norm(n, v);
+      case Op::rope: {
+        const Type& x = f().type(n.inputs[0]);
+        return make_rope(n.label, {in(n, 0), slot(v), in(n, 1), in(n, 2), x.shape[1], x.shape[2]});
+      }
+      case Op::gated:
+      case Op::gated_quantize:
+        return gated(n, v);
+      case Op::quantize:
+        return make_quantise(n.label, in(n, 0), slot(v));
+      case Op::add:
+      case Op::multiply:
+      case Op::scale:
+      case Op::soft_cap:
+      case Op::activate:
+        return element(n, v);
+      case Op::kv_write:
+        return kv_write(n);
+      case Op::attention:
+        return attention(n, v);
+      default:
+        return error(Code::unsupported, "the CPU target has no '{}' yet", name(n.op));
+    }
+  }
+
+  const Program& program_;
+  const WeightSet& weights_;
+  const PlanOptions& options_;
+  Plan plan_;
+  std::shared_ptr<AttentionWork> attention_work_;
+};
+
+Result<Plan> Plan::compile(const Program& program, const Function& function, const WeightSet& weights,
+                           const PlanOptions& options) {
+  return PlanCompiler(program, function, weights, options).run();
+}
+
+bool Plan::run(const RunContext& context, const CancelToken& cancel) const {
+  for (const auto& step : steps_) {
+    if (cancel.cancelled()) return false;
+    step->run(context);
+  }
+  return true;
+}
+
+namespace {
+
+const Slot& named(const std::vector<std::pair<std::string, Slot>>& slots, std::string_view name) {
+  const auto found = std::ranges::find(slots, name, &std::pair<std::string, Slot>::first);
+  CHECK(found != slots.end());
+  return found->second;
+}
+
+bool finite(const Slot& s, const RunContext& c) {
+  if (s.offset < 0) return true;
+  if (s.group > 0) {
+    const QuantizedRows q = s.q8(c);
+    for (int64_t g = 0; g < q.inputs / q.group; ++g)
+      for (int64_t r = 0; r < q.rows; ++r)
+        if (!std::isfinite(q.scales[g * q.row_stride + r])) return false;
+    return true;
+  }
+  for (int64_t r = 0; r < c.rows; ++r)
+    for (int64_t i = 0; i < s.width; ++i)
+      if (!std::isfinite(s.f32(c)[r * s.stride + i])) return false;
+  return true;
+}
+
+}  // namespace
+
+const Slot& Plan::input(std::string_view name) const { return named(inputs_, name); }
+const Slot& Plan::output(std::string_view name) const { return named(outputs_, name); }
+
+bool Plan::has_input(std::string_view name) const {
+  return std::ranges::find(inputs_, name, &std::pair<std::string, Slot>::first) != inputs_.end();
+}
+
+int64_t Plan::weight_bytes() const {
+  int64_t n = 0;
+  for (const auto& step : steps_) n += step->weight_bytes();
+  return n;
+}
+
+std::string Plan::print() const {
+  std::string text =
+      fmt::format("{}: {} steps, {} bytes of weights a row\n", function_.name, steps_.size(), weight_bytes());
+  for (size_t i = 0; i < steps_.size(); ++i)
+    text += fmt::format("  {:>4}  {:<40} {:>10}\n", i, steps_[i]->label(),
+                        steps_[i]->weight_bytes() > 0 ? std::to_string(steps_[i]->weight_bytes()) : "");
+  return text + onw::print(function_, memory_);
+}
+
+std::string Plan::first_not_finite(const RunContext& c) const {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i]->run(c);
+    if (!finite(results_[i], c)) return steps_[i]->label();
+  }
+  return "";
+}
+
+}  // namespace onw::cpu
