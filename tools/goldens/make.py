@@ -13,6 +13,7 @@ Before a file is written, the script checks that
 """
 
 import argparse
+import copy
 import json
 import math
 import sys
@@ -50,7 +51,7 @@ def parameter_rule(name: str, shape: list[int], zero_centred: bool) -> tuple[int
 def build(family: Family, keys: dict, dialect: str):
     """The class with drawn parameters, the config.json that the test will read, and the list of tensors."""
     cls = getattr(transformers, family.architecture)
-    config = cls.config_class.from_dict(dict(keys))
+    config = cls.config_class.from_dict(copy.deepcopy(keys))  # from_dict writes into nested ones
     config._attn_implementation = "eager"
     model = cls(config).eval()
     tensors = []

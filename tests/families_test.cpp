@@ -1,0 +1,115 @@
+// Every family against its publisher's implementation: the reference target, unquantised, on the stored goldens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "models/registry.h"
+#include "targets/reference/reference.h"
+#include "tests/golden.h"
+#include "tests/run_ids.h"
+#include "tests/tiny_weights.h"
+
+namespace onw::testing {
+namespace {
+
+// Relative to the largest logit. Both sides compute in FP32: what is seen is 1e-6 to 1e-5.
+constexpr double kTolerance = 1e-4;
+
+std::filesystem::path goldens() { return std::filesystem::path(ONW_SOURCE_DIR) / "tests" / "goldens"; }
+
+std::string test_name(const ::testing::TestParamInfo<std::filesystem::path>& info) {
+  std::string name = info.param.stem().string();
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+Golden load(const std::filesystem::path& path) {
+  auto golden = read_golden(path);
+  EXPECT_TRUE(golden) << golden.error().message;
+  return golden ? std::move(*golden) : Golden();
+}
+
+Result<std::unique_ptr<Executable>> reference_for(const Golden& golden, const nlohmann::json& config) {
+  auto program = build_program(config);
+  RETURN_IF_ERROR(program);
+  auto weights = tiny_weights(golden, *program);
+  RETURN_IF_ERROR(weights);
+  return make_reference(std::move(*program), std::move(*weights), {.threads = 2});
+}
+
+// How far the reference is from the golden when the ids are fed in `segments`, under the golden's config or another.
+double distance(const Golden& golden, std::vector<int64_t> segments, const nlohmann::json& config) {
+  const auto target = reference_for(golden, config);
+  EXPECT_TRUE(target) << target.error().message;
+  if (!target) return -1;
+  const auto logits = logits_in_segments(**target, golden.ids, segments);
+  EXPECT_TRUE(logits) << logits.error().message;
+  const double error = logits ? relative_error(*logits, golden.logits) : -1;
+  ::testing::Test::RecordProperty("relative_error", fmt::format("{:.2e}", error));
+  return error;
+}
+
+double distance(const Golden& golden, std::vector<int64_t> segments) {
+  return distance(golden, std::move(segments), nlohmann::json::parse(golden.config));
+}
+
+int64_t tokens(const Golden& golden) { return static_cast<int64_t>(golden.ids.size()); }
+
+class Families : public ::testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(Families, one_prefill_gives_the_logits_of_transformers) {
+  const Golden golden = load(GetParam());
+  EXPECT_LE(distance(golden, {tokens(golden)}), kTolerance);
+}
+
+TEST_P(Families, a_prefill_and_single_tokens_give_the_logits_of_transformers) {
+  const Golden golden = load(GetParam());
+  std::vector<int64_t> segments(static_cast<size_t>(tokens(golden)), 1);
+  segments[0] = tokens(golden) / 2;
+  EXPECT_LE(distance(golden, segments), kTolerance);
+}
+
+TEST_P(Families, uneven_segments_give_the_logits_of_transformers) {
+  const Golden golden = load(GetParam());
+  EXPECT_LE(distance(golden, golden.segments), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, Families, ::testing::ValuesIn(golden_paths(goldens())), test_name);
+
+// A key that was not read, or a golden that does not depend on it, would pass everything above.
+TEST(Families, are_far_from_the_golden_when_one_key_of_the_config_is_wrong) {
+  const std::tuple<const char*, const char*, nlohmann::json> wrong[] = {
+      {"llama-odd", "/rope_scaling", nullptr},
+      {"llama-odd", "/rope_scaling/low_freq_factor", 2},
+      {"llama-odd", "/rope_theta", 9000},
+      {"llama-odd", "/rms_norm_eps", 0.1},
+      {"llama-plain-g128", "/rope_parameters/factor", 3},
+      {"qwen2-sliding-odd", "/sliding_window", 6},
+      {"qwen2-sliding-odd", "/max_window_layers", 0},
+      {"qwen3-g64", "/rope_parameters/factor", 5},
+      {"qwen3-g64", "/rope_parameters/original_max_position_embeddings", 64},
+      {"granite-odd", "/embedding_multiplier", 6},
+      {"granite-odd", "/attention_multiplier", 0.1},
+      {"granite-odd", "/residual_multiplier", 0.4},
+      {"granite-odd", "/logits_scaling", 2},
+      {"granitemoehybrid-odd", "/position_embedding_type", nullptr},
+      {"gemma3-odd", "/sliding_window", 6},
+      {"gemma3-odd", "/sliding_window_pattern", 2},
+      {"gemma3-odd", "/query_pre_attn_scalar", 16},
+      {"gemma3-odd", "/rope_theta", 900},
+      {"gemma3-odd", "/rope_local_base_freq", 60},
+      {"gemma3-g128", "/rope_parameters/full_attention/factor", 4},
+      {"gemma3-g128", "/final_logit_softcapping", 4},
+  };
+  for (const auto& [name, key, value] : wrong) {
+    const Golden golden = load(goldens() / (std::string(name) + ".safetensors"));
+    auto config = nlohmann::json::parse(golden.config);
+    config[nlohmann::json::json_pointer(key)] = value;
+    EXPECT_GT(distance(golden, {tokens(golden)}, config), 10 * kTolerance) << name << " " << key;
+  }
+}
+
+}  // namespace
+}  // namespace onw::testing
