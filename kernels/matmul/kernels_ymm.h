@@ -227,14 +227,22 @@ void tile(const Call& c, const Group& g, const Panel& p, int64_t row, const int3
   }
 }
 
-// Sixteen registers: vnni holds six rows, pairs has two sums an output, signs more steps in between.
+using Tile = void (*)(const Call&, const Group&, const Panel&, int64_t, const int32_t*, float*);
+template <Dot kDot>
+constexpr Tile kTiles[7] = {nullptr,       tile<kDot, 1>, tile<kDot, 2>, tile<kDot, 3>,
+                            tile<kDot, 4>, tile<kDot, 5>, tile<kDot, 6>};
+
+// All rows of a chunk, in tiles of nearly equal size. Of sixteen registers vnni's sums leave room for six rows; pairs
+// has two sums an output, signs more steps in between.
 template <Dot kDot>
 ONW_ALWAYS_INLINE void tiles(const Call& c, const Group& g, const Panel& p, int64_t row0, int64_t rows, float* acc) {
-  constexpr int kRows = kDot == Dot::vnni ? 6 : kDot == Dot::pairs ? 3 : 4;
-  int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) tile<kDot, kRows>(c, g, p, row0 + r, p.start + r, acc + r * 16);
-  for (; r + 2 <= rows; r += 2) tile<kDot, 2>(c, g, p, row0 + r, p.start + r, acc + r * 16);
-  for (; r < rows; ++r) tile<kDot, 1>(c, g, p, row0 + r, p.start + r, acc + r * 16);
+  constexpr int64_t kRows = kDot == Dot::vnni ? 6 : kDot == Dot::pairs ? 3 : 4;
+  const int64_t count = (rows + kRows - 1) / kRows;
+  for (int64_t t = 0, r = 0; t < count; ++t) {
+    const int64_t next = rows * (t + 1) / count;
+    kTiles<kDot>[next - r](c, g, p, row0 + r, p.start + r, acc + r * 16);
+    r = next;
+  }
 }
 
 ONW_ALWAYS_INLINE void start_sums(const Call& c, const Group& g, int64_t row0, int64_t rows, int32_t offset,

@@ -40,6 +40,11 @@ ONW_ALWAYS_INLINE void plain(const Call& c) {
   int64_t r = 0;
   for (; r + 4 <= c.rows; r += 4)
     for (int64_t b = c.first_block; b < c.last_block; ++b) rows_by_blocks<kCodes, 4, 1>(c, r, b);
+  for (; r + 2 <= c.rows; r += 2) {
+    int64_t b = c.first_block;
+    for (; b + 2 <= c.last_block; b += 2) rows_by_blocks<kCodes, 2, 2>(c, r, b);
+    for (; b < c.last_block; ++b) rows_by_blocks<kCodes, 2, 1>(c, r, b);
+  }
   for (; r < c.rows; ++r) {
     int64_t b = c.first_block;
     for (; b + 4 <= c.last_block; b += 4) rows_by_blocks<kCodes, 1, 4>(c, r, b);
