@@ -1,0 +1,177 @@
+#include "server/chat_request.h"
+
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "graph/json.h"
+#include "server/chat_messages.h"
+#include "server/field_reader.h"
+#include "server/json_slices.h"
+
+namespace onw::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxStops = 64;
+constexpr int kMaxTopLogprobs = 20;
+constexpr int64_t kAnyCount = int64_t{1} << 53;
+
+// Fields of this API that ask for something that is not there yet, and the values that ask for nothing.
+struct Unsupported {
+  std::string_view name;
+  std::string_view harmless;  // JSON texts between bars
+  std::string_view why;
+};
+constexpr Unsupported kUnsupported[] = {
+    {"tools", "[]", "tool calls are not made yet"},
+    {"functions", "[]", "functions are not called yet"},
+    {"tool_choice", "\"none\"|\"auto\"", "tool calls are not made yet"},
+    {"function_call", "\"none\"|\"auto\"", "functions are not called yet"},
+    {"response_format", "{\"type\":\"text\"}", "only text can be answered yet"},
+    {"modalities", "[\"text\"]", "only text can be answered"},
+    {"audio", "", "only text can be answered"},
+    {"prediction", "", "a predicted answer cannot be used yet"},
+    {"web_search_options", "", "the server does not search the web"},
+    {"best_of", "1", "use n"},
+    {"echo", "false", "only new text is answered"},
+    {"store", "false", "answers are not stored"},
+    {"background", "false", "answers are not stored"},
+};
+
+bool harmless(const Unsupported& field, const json& value) {
+  std::string_view rest = field.harmless;
+  while (!rest.empty()) {
+    const auto end = std::min(rest.find('|'), rest.size());
+    if (value == json::parse(rest.substr(0, end))) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+void refuse_unsupported(FieldReader& fields) {
+  for (const auto& field : kUnsupported) {
+    const json* value = fields.find(field.name);
+    if (value != nullptr && !harmless(field, *value)) fields.fail(field.name, "is not supported: {}", field.why);
+  }
+}
+
+template <class T, class U>
+void set(T& target, const std::optional<U>& value) {
+  if (value) target = static_cast<T>(*value);
+}
+
+void read_logit_bias(FieldReader& fields, int64_t vocabulary, SamplingParams& sampling) {
+  const json* bias = fields.find("logit_bias");
+  if (bias == nullptr) return;
+  if (!bias->is_object()) return fields.fail("logit_bias", "must be an object, is {}", kind_of(*bias));
+  for (const auto& [key, value] : bias->items()) {
+    int32_t id = -1;
+    const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (failure != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocabulary)
+      return fields.fail("logit_bias", "'{}' is not a token id below {}", key, vocabulary);
+    if (!value.is_number() || std::abs(value.get<double>()) > 100)
+      return fields.fail("logit_bias", "the bias of token {} must be a number from -100 to 100", id);
+    sampling.logit_bias.emplace_back(id, value.get<float>());
+  }
+}
+
+void read_sampling(FieldReader& fields, const RequestDefaults& defaults, SamplingParams& s) {
+  s = defaults.sampling;
+  set(s.temperature, fields.number("temperature", 0, 2));
+  set(s.top_p, fields.number("top_p", 0, 1));
+  set(s.top_k, fields.integer("top_k", 0, std::numeric_limits<int>::max()));
+  set(s.min_p, fields.number("min_p", 0, 1));
+  set(s.repetition_penalty, fields.number("repetition_penalty", 0.01, 100));
+  set(s.presence_penalty, fields.number("presence_penalty", -2, 2));
+  set(s.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  if (const auto seed =
+          fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
+    s.seed = static_cast<uint64_t>(*seed);
+  read_logit_bias(fields, defaults.vocabulary, s);
+}
+
+void read_stops(FieldReader& fields, std::vector<std::string>& stops) {
+  const json* stop = fields.find("stop");
+  if (stop == nullptr) return;
+  const json list = stop->is_array() ? *stop : json::array({*stop});
+  if (list.size() > kMaxStops)
+    return fields.fail("stop", "has {} strings, at most {} are taken", list.size(), kMaxStops);
+  for (const json& one : list) {
+    if (!one.is_string()) return fields.fail("stop", "must be a string or an array of strings");
+    if (one.get_ref<const std::string&>().empty()) return fields.fail("stop", "an empty string would stop at once");
+    stops.push_back(one.get<std::string>());
+  }
+}
+
+void read_lengths(FieldReader& fields, const RequestDefaults& defaults, ChatRequest& request) {
+  set(request.max_tokens, fields.integer("max_tokens", 1, kAnyCount));
+  set(request.max_tokens, fields.integer("max_completion_tokens", 1, kAnyCount));
+  set(request.choices, fields.integer("n", 1, defaults.max_choices));
+}
+
+void read_logprobs(FieldReader& fields, ChatRequest& request) {
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (top && !wanted) fields.fail("top_logprobs", "needs logprobs: true");
+  if (wanted) request.logprobs = static_cast<int>(top.value_or(0));
+}
+
+void read_stream(FieldReader& fields, ChatRequest& request) {
+  request.stream = fields.boolean("stream").value_or(false);
+  const json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) return fields.fail("stream_options", "must be an object, is {}", kind_of(*options));
+  if (!request.stream) return fields.fail("stream_options", "needs stream: true");
+  FieldReader inner(*options, "stream_options.");
+  request.include_usage = inner.boolean("include_usage").value_or(false);
+  fields.adopt(inner);
+}
+
+// What the template may look at beside the messages. Its own words are as the request wrote them.
+std::string template_variables(FieldReader& fields, std::string_view body) {
+  std::string out;
+  const json* extra = fields.find("chat_template_kwargs");
+  if (extra != nullptr && !extra->is_object())
+    fields.fail("chat_template_kwargs", "must be an object, is {}", kind_of(*extra));
+  for (const auto& [key, value] : members(member(body, "chat_template_kwargs"))) {
+    if (key == "messages" || key == "add_generation_prompt")
+      fields.fail("chat_template_kwargs", "'{}' is the server's to set", key);
+    else
+      out += fmt::format(",\"{}\":{}", key, value);
+  }
+  if (const auto effort = fields.text("reasoning_effort")) {
+    out += fmt::format(",\"reasoning_effort\":{}", json(*effort).dump(-1, ' ', false, json::error_handler_t::replace));
+    if (*effort == "none") out += ",\"enable_thinking\":false";
+  }
+  return out;
+}
+
+}  // namespace
+
+ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults) {
+  const auto parsed = parse_json(body, "the body");
+  if (!parsed) return tl::unexpected(to_api_error(parsed.error()));
+  if (!parsed->is_object())
+    return tl::unexpected(ApiError{.message = fmt::format("the body must be an object, is {}", kind_of(*parsed))});
+  FieldReader fields(*parsed);
+  ChatRequest request;
+  set(request.model, fields.text("model"));
+  refuse_unsupported(fields);
+  read_sampling(fields, defaults, request.sampling);
+  read_stops(fields, request.stops);
+  read_lengths(fields, defaults, request);
+  read_logprobs(fields, request);
+  read_stream(fields, request);
+  const auto variables = template_variables(fields, body);
+  const json* messages = fields.find("messages");
+  if (messages == nullptr) fields.fail("messages", "is missing");
+  if (fields.error()) return tl::unexpected(*fields.error());
+  auto prepared = template_messages(*messages, member(body, "messages"));
+  if (!prepared) return tl::unexpected(std::move(prepared.error()));
+  request.variables = fmt::format("{{\"messages\":{}{}}}", *prepared, variables);
+  return request;
+}
+
+}  // namespace onw::server

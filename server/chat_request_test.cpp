@@ -1,0 +1,246 @@
+#include "server/chat_request.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "server/json_slices.h"
+
+namespace onw::server {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+RequestDefaults defaults() {
+  RequestDefaults d;
+  d.sampling.temperature = 0.6F;
+  d.vocabulary = 100;
+  return d;
+}
+
+// A request with one message and `more` members.
+std::string body(const std::string& more) {
+  return R"({"messages":[{"role":"user","content":"hi"}])" + (more.empty() ? "" : "," + more) + "}";
+}
+
+ChatRequest parsed(const std::string& text) {
+  const auto request = parse_chat_request(text, defaults());
+  EXPECT_TRUE(request.has_value()) << text << "\n" << (request ? "" : request.error().message);
+  return request.value_or(ChatRequest{});
+}
+
+ApiError refused(const std::string& text) {
+  const auto request = parse_chat_request(text, defaults());
+  EXPECT_FALSE(request.has_value()) << text;
+  const ApiError error = request ? ApiError{} : request.error();
+  EXPECT_EQ(error.status, 400);
+  return error;
+}
+
+// server-103
+TEST(ChatRequest, null_means_absent_for_every_field) {
+  const ChatRequest plain = parsed(body(""));
+  for (const char* field : {"model",
+                            "temperature",
+                            "top_p",
+                            "top_k",
+                            "min_p",
+                            "repetition_penalty",
+                            "presence_penalty",
+                            "frequency_penalty",
+                            "seed",
+                            "logit_bias",
+                            "stop",
+                            "max_tokens",
+                            "max_completion_tokens",
+                            "n",
+                            "logprobs",
+                            "top_logprobs",
+                            "stream",
+                            "stream_options",
+                            "tools",
+                            "tool_choice",
+                            "functions",
+                            "response_format",
+                            "audio",
+                            "prediction",
+                            "store",
+                            "chat_template_kwargs",
+                            "reasoning_effort",
+                            "user",
+                            "metadata"}) {
+    const ChatRequest with_null = parsed(body(fmt::format(R"("{}":null)", field)));
+    EXPECT_EQ(with_null.variables, plain.variables) << field;
+    EXPECT_EQ(with_null.stops, plain.stops) << field;
+    EXPECT_EQ(with_null.sampling.temperature, plain.sampling.temperature) << field;
+  }
+}
+
+// server-103
+TEST(ChatRequest, stop_is_a_string_or_several_or_none) {
+  using Stops = std::vector<std::string>;
+  EXPECT_EQ(parsed(body(R"("stop":"END")")).stops, Stops{"END"});
+  EXPECT_EQ(parsed(body(R"("stop":["a","b","c","d","e"])")).stops, (Stops{"a", "b", "c", "d", "e"}));
+  EXPECT_EQ(parsed(body(R"("stop":[])")).stops, Stops{});
+  EXPECT_EQ(parsed(body(R"("stop":null)")).stops, Stops{});
+  EXPECT_EQ(refused(body(R"("stop":"")")).param, "stop");
+  EXPECT_EQ(refused(body(R"("stop":["a",3])")).param, "stop");
+  EXPECT_EQ(refused(body(R"("stop":{"a":1})")).param, "stop");
+}
+
+// server-105
+TEST(ChatRequest, lengths_are_positive) {
+  EXPECT_EQ(parsed(body("")).max_tokens, -1);
+  EXPECT_EQ(parsed(body(R"("max_tokens":1)")).max_tokens, 1);
+  EXPECT_EQ(parsed(body(R"("max_tokens":1000000000)")).max_tokens, 1000000000);
+  EXPECT_EQ(parsed(body(R"("max_tokens":5,"max_completion_tokens":7)")).max_tokens, 7);
+  for (const char* wrong : {"0", "-1", "1.5", "\"5\"", "1e99", "[]"})
+    EXPECT_EQ(refused(body(fmt::format(R"("max_tokens":{})", wrong))).param, "max_tokens") << wrong;
+}
+
+TEST(ChatRequest, takes_sampling_from_the_request_else_from_the_model) {
+  EXPECT_EQ(parsed(body("")).sampling.temperature, 0.6F);
+  const auto s = parsed(body(R"("temperature":0,"top_p":0.5,"top_k":7,"min_p":0.1,"seed":-3,"presence_penalty":-2,
+                                "frequency_penalty":2,"repetition_penalty":1.1,"logit_bias":{"3":-100,"99":5})"))
+                     .sampling;
+  EXPECT_EQ(s.temperature, 0);
+  EXPECT_EQ(s.top_p, 0.5F);
+  EXPECT_EQ(s.top_k, 7);
+  EXPECT_EQ(s.min_p, 0.1F);
+  EXPECT_EQ(s.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(s.repetition_penalty, 1.1F);
+  EXPECT_THAT(s.logit_bias, testing::UnorderedElementsAre(std::pair(3, -100.0F), std::pair(99, 5.0F)));
+}
+
+TEST(ChatRequest, names_the_field_that_is_wrong) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"temperature", "2.5"},
+                                                        {"temperature", "\"hot\""},
+                                                        {"top_p", "-0.1"},
+                                                        {"top_k", "1.5"},
+                                                        {"n", "0"},
+                                                        {"n", "33"},
+                                                        {"seed", "0.5"},
+                                                        {"logit_bias", "[1]"},
+                                                        {"logit_bias", "{\"100\":1}"},
+                                                        {"logit_bias", "{\"x\":1}"},
+                                                        {"logit_bias", "{\"1\":101}"},
+                                                        {"logprobs", "5"},
+                                                        {"top_logprobs", "3"},
+                                                        {"stream", "\"yes\""},
+                                                        {"stream_options", "{}"},
+                                                        {"chat_template_kwargs", "[]"},
+                                                        {"chat_template_kwargs", "{\"messages\":[]}"},
+                                                        {"model", "7"}}) {
+    const auto error = refused(body(fmt::format(R"("{}":{})", name, value)));
+    EXPECT_EQ(error.param, name) << value;
+    EXPECT_THAT(error.message, testing::StartsWith(name + ": "));
+  }
+  EXPECT_EQ(refused(body(R"("stream":true,"stream_options":{"include_usage":1})")).param,
+            "stream_options.include_usage");
+}
+
+TEST(ChatRequest, refuses_what_it_cannot_honour_and_takes_what_asks_for_nothing) {
+  for (const char* wrong :
+       {R"("tools":[{"type":"function","function":{"name":"f"}}])", R"("response_format":{"type":"json_object"})",
+        R"("audio":{"voice":"x"})", R"("tool_choice":"required")", R"("modalities":["audio"])", R"("store":true)"})
+    EXPECT_THAT(refused(body(wrong)).message, HasSubstr("is not supported")) << wrong;
+  for (const char* fine : {R"("tools":[])", R"("tool_choice":"none")", R"("response_format":{"type":"text"})",
+                           R"("modalities":["text"])", R"("store":false)", R"("user":"me")", R"("some_new_field":[1])"})
+    parsed(body(fine));
+}
+
+TEST(ChatRequest, logprobs_count_the_most_likely) {
+  EXPECT_EQ(parsed(body("")).logprobs, -1);
+  EXPECT_EQ(parsed(body(R"("logprobs":false)")).logprobs, -1);
+  EXPECT_EQ(parsed(body(R"("logprobs":true)")).logprobs, 0);
+  EXPECT_EQ(parsed(body(R"("logprobs":true,"top_logprobs":20)")).logprobs, 20);
+  EXPECT_EQ(refused(body(R"("logprobs":true,"top_logprobs":21)")).param, "top_logprobs");
+}
+
+TEST(ChatRequest, messages_reach_the_template_as_they_were_written) {
+  const std::string messages =
+      R"([{"role":"user","content":"a","weight":1.50,"z":1,"b":{"y":12345678901234567890123,"x":"\u00e9"}}])";
+  const auto request = parsed(R"({"messages":)" + messages + "}");
+  EXPECT_EQ(request.variables, R"({"messages":)" + messages + "}");
+}
+
+TEST(ChatRequest, messages_in_parts_become_one_text_and_developers_are_the_system) {
+  const auto request = parsed(
+      R"({"messages":[{"content":[{"type":"text","text":"one"},{"type":"text","text":"two \"q\""}],"role":"user","name":"n"},
+         {"role":"developer","content":"rules"}]})");
+  EXPECT_EQ(
+      request.variables,
+      R"({"messages":[{"role":"user","content":"one\ntwo \"q\"","name":"n"},{"role":"system","content":"rules"}]})");
+}
+
+TEST(ChatRequest, template_variables_follow_the_messages) {
+  const auto request =
+      parsed(body(R"("chat_template_kwargs":{"enable_thinking":false,"x":1.0},"reasoning_effort":"low")"));
+  EXPECT_THAT(request.variables, HasSubstr(R"(],"enable_thinking":false,"x":1.0,"reasoning_effort":"low"})"));
+  EXPECT_THAT(parsed(body(R"("reasoning_effort":"none")")).variables, HasSubstr(R"("enable_thinking":false)"));
+}
+
+TEST(ChatRequest, names_the_message_that_is_wrong) {
+  const auto wrong = [](const std::string& message) {
+    return refused(R"({"messages":[{"role":"user","content":"a"},)" + message + "]}").param;
+  };
+  EXPECT_EQ(wrong("3"), "messages[1]");
+  EXPECT_EQ(wrong(R"({"content":"a"})"), "messages[1].role");
+  EXPECT_EQ(wrong(R"({"role":"robot","content":"a"})"), "messages[1].role");
+  EXPECT_EQ(wrong(R"({"role":"user"})"), "messages[1].content");
+  EXPECT_EQ(wrong(R"({"role":"user","content":null})"), "messages[1].content");
+  EXPECT_EQ(wrong(R"({"role":"user","content":5})"), "messages[1].content");
+  EXPECT_EQ(wrong(R"({"role":"user","content":["a"]})"), "messages[1].content[0]");
+  EXPECT_EQ(wrong(R"({"role":"user","content":[{"type":"text"}]})"), "messages[1].content[0].text");
+  EXPECT_EQ(wrong(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]})"),
+            "messages[1].content[0].type");
+  EXPECT_EQ(refused(R"({"messages":[]})").param, "messages");
+  EXPECT_EQ(refused(R"({"messages":"hi"})").param, "messages");
+  EXPECT_EQ(refused(R"({})").param, "messages");
+  parsed(
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"user","content":"a"}]})");
+}
+
+TEST(ChatRequest, refuses_texts_beyond_the_limit_of_one_string) {
+  const std::string long_text(size_t{4 << 20} + 1, 'a');
+  EXPECT_EQ(refused(R"({"messages":[{"role":"user","content":")" + long_text + R"("}]})").param, "messages[0].content");
+}
+
+TEST(ChatRequest, refuses_what_is_no_json_or_too_deep) {
+  EXPECT_THAT(refused("").message, HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("{\"messages\":").message, HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("[]").message, HasSubstr("must be an object"));
+  EXPECT_THAT(refused(R"({"messages":[], "temperature":1e999})").message, HasSubstr("JSON"));
+  for (const int depth : {65, 100'000})
+    EXPECT_THAT(refused(std::string(static_cast<size_t>(depth), '[')).message, HasSubstr("deeper than 64"));
+}
+
+// text-stream-011
+TEST(ApiError, that_quotes_bytes_which_are_no_utf8_is_valid_json) {
+  const auto error = refused(body("\"x\":\"\xC3\x28\""));
+  const auto text = error_json(error);
+  const auto reread = json::parse(text, nullptr, false);
+  ASSERT_FALSE(reread.is_discarded()) << text;
+  EXPECT_THAT(reread["error"]["message"].get<std::string>(), HasSubstr("not valid JSON"));
+  EXPECT_FALSE(json::parse(error_json({.message = "\xff\xfe", .param = "\xc3"}), nullptr, false).is_discarded());
+}
+
+TEST(JsonSlices, give_the_parts_as_they_were_written) {
+  const std::string text = R"( { "a" : [1, 2.50 , "x,]\"}" ] ,"b":{"c":{}}, "d":null , "a": 3 } )";
+  const auto all = members(text);
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[0].first, "a");
+  EXPECT_EQ(all[0].second, R"([1, 2.50 , "x,]\"}" ])");
+  EXPECT_EQ(all[1].second, R"({"c":{}})");
+  EXPECT_EQ(member(text, "a"), "3");
+  EXPECT_EQ(member(text, "z"), "");
+  EXPECT_EQ(elements(all[0].second), (std::vector<std::string_view>{"1", "2.50", R"("x,]\"}")"}));
+  EXPECT_TRUE(members("{}").empty());
+  EXPECT_TRUE(elements("[ ]").empty());
+  EXPECT_TRUE(elements("{\"a\":1}").empty());
+}
+
+}  // namespace
+}  // namespace onw::server
