@@ -203,8 +203,8 @@ float quantise(std::span<const float> x, int8_t* codes) {
   return largest / 127.0f;
 }
 
-KvScale kv_scale(std::span<const float> x) {
-  const float exact = amax(x) / 127.0f;
+KvScale kv_scale(float amax) {
+  const float exact = amax / 127.0f;
   const uint16_t half = float_to_half(exact < 0x1p-14f ? 0x1p-14f : exact);
   const float scale = half_to_float(half);
   return {half, scale < kInfinity ? 1.0f / scale : 0.0f};
@@ -216,7 +216,7 @@ int8_t kv_code(float x, const KvScale& scale) {
 }
 
 uint16_t quantise_kv(std::span<const float> x, int8_t* codes) {
-  const KvScale scale = kv_scale(x);
+  const KvScale scale = kv_scale(amax(x));
   for (size_t i = 0; i < x.size(); i++) codes[i] = kv_code(x[i], scale);
   return scale.half;
 }

@@ -87,7 +87,7 @@ struct KvScale {
   uint16_t half = 0;
   float inv = 0;  // 0 where the scale is not finite
 };
-KvScale kv_scale(std::span<const float> x);
+KvScale kv_scale(float amax);
 int8_t kv_code(float x, const KvScale& scale);
 uint16_t quantise_kv(std::span<const float> x, int8_t* codes);  // both; returns the scale's F16 bits
 

@@ -79,6 +79,34 @@ struct Avx2 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
   }
 
+  // What attention adds: bytes four to a lane.
+  static I set_int(int32_t x) { return _mm256_set1_epi32(x); }
+  static I load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static I quad(const void* p) {  // the same four bytes in every lane
+    int32_t four;
+    __builtin_memcpy(&four, p, 4);
+    return set_int(four);
+  }
+  // acc + the sum of four products, unsigned by signed, exact. (vpmaddubsw would saturate: 2 * 255 * 127 > 2^15.)
+  static I dot(I acc, I u, I s) {
+    const I u_even = _mm256_and_si256(u, _mm256_set1_epi16(0xff)), u_odd = _mm256_srli_epi16(u, 8);
+    const I s_even = _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8), s_odd = _mm256_srai_epi16(s, 8);
+    return add(add(acc, _mm256_madd_epi16(u_even, s_even)), _mm256_madd_epi16(u_odd, s_odd));
+  }
+  static I times_256(I x) { return _mm256_slli_epi32(x, 8); }
+  // The two bytes of each lane's 16-bit number, kLanes each.
+  static void store_low_high(uint8_t* low, uint8_t* high, I x) {
+    const I words = _mm256_packus_epi32(_mm256_and_si256(x, set_int(0xff)), _mm256_srli_epi32(x, 8));
+    const I bytes = _mm256_packus_epi16(words, words);  // low 0-3, high 0-3 | low 4-7, high 4-7
+    const __m128i first = _mm256_castsi256_si128(bytes), second = _mm256_extracti128_si256(bytes, 1);
+    _mm_storeu_si64(low, _mm_unpacklo_epi32(first, second));
+    _mm_storeu_si64(high, _mm_shuffle_epi32(_mm_unpacklo_epi32(first, second), 0x4e));
+  }
+  static void store_half(uint16_t* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static float first_lane(F x) { return _mm256_cvtss_f32(x); }
+
   // 16 partial sums, folded 8-4-2-1.
   static float fold(const F (&partial)[2]) {
     const F eight = partial[0] + partial[1];

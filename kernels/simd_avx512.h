@@ -70,6 +70,24 @@ struct Avx512 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x[0]));
   }
 
+  static I set_int(int32_t x) { return _mm512_set1_epi32(x); }
+  static I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static I quad(const void* p) {
+    int32_t four;
+    __builtin_memcpy(&four, p, 4);
+    return set_int(four);
+  }
+  static I dot(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
+  static I times_256(I x) { return _mm512_slli_epi32(x, 8); }
+  static void store_low_high(uint8_t* low, uint8_t* high, I x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(x));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(_mm512_srli_epi32(x, 8)));
+  }
+  static void store_half(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static float first_lane(F x) { return _mm512_cvtss_f32(x); }
+
   static float fold(const F (&partial)[1]) {
     const __m256 eight = _mm512_castps512_ps256(partial[0]) + _mm512_extractf32x8_ps(partial[0], 1);
     __m128 h = _mm256_castps256_ps128(eight) + _mm256_extractf128_ps(eight, 1);

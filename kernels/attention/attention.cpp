@@ -66,7 +66,6 @@ AttentionScratch place_attention_scratch(const AttentionForm& form, int64_t rows
   take(s.block_o, kTileRows * padded);
   take(s.block_m, kTileRows);
   take(s.block_l, kTileRows);
-  take(s.visible, rows);
   if (bytes != nullptr) *bytes = static_cast<size_t>(used);
   return s;
 }

@@ -73,8 +73,8 @@ void kv_write_generic(const KvLayout& layout, std::byte* page, int64_t position,
   if (layout.format == KvFormat::f32) return write_elements<float>(layout, page, position, k, v, std::identity{});
   if (layout.format == KvFormat::f16) return write_elements<uint16_t>(layout, page, position, k, v, float_to_half);
   const size_t n = static_cast<size_t>(layout.head_dim);
-  const scalar::KvScale k_scale = scalar::kv_scale({k, n});
-  const scalar::KvScale v_scale = scalar::kv_scale({v, n});
+  const scalar::KvScale k_scale = scalar::kv_scale(scalar::amax({k, n}));
+  const scalar::KvScale v_scale = scalar::kv_scale(scalar::amax({v, n}));
   reinterpret_cast<uint16_t*>(page + layout.k_scale_offset())[position] = k_scale.half;
   reinterpret_cast<uint16_t*>(page + layout.v_scale_offset())[position] = v_scale.half;
   auto* k_to = reinterpret_cast<uint8_t*>(page);

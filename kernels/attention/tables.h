@@ -11,18 +11,17 @@ namespace onw {
 
 // What a task keeps for its rows, laid out in its scratch; every array starts at a multiple of 64 bytes.
 struct AttentionScratch {
-  int8_t* codes = nullptr;     // INT8: [rows][padded], zero behind head_dim
-  float* factor = nullptr;     // [rows] Query::factor
-  int32_t* offset = nullptr;   // INT8: [rows] -128 * sum of the codes
-  float* m = nullptr;          // [rows] running
-  float* l = nullptr;          // [rows]
-  float* o = nullptr;          // [rows][padded]
-  float* scores = nullptr;     // [kTileRows][256], then weights
-  uint8_t* bytes = nullptr;    // INT8: [kTileRows][2][256] low and high bytes of the weights' codes
-  float* block_o = nullptr;    // [kTileRows][padded]
-  float* block_m = nullptr;    // [kTileRows]
-  float* block_l = nullptr;    // [kTileRows]
-  int32_t* visible = nullptr;  // [rows]
+  int8_t* codes = nullptr;    // INT8: [rows][padded], zero behind head_dim
+  float* factor = nullptr;    // [rows] Query::factor
+  int32_t* offset = nullptr;  // INT8: [rows] -128 * sum of the codes
+  float* m = nullptr;         // [rows] running
+  float* l = nullptr;         // [rows]
+  float* o = nullptr;         // [rows][padded]
+  float* scores = nullptr;    // [kTileRows][256], then weights
+  uint8_t* bytes = nullptr;   // INT8: [kTileRows][2][256] low and high bytes of the weights' codes
+  float* block_o = nullptr;   // [kTileRows][padded]
+  float* block_m = nullptr;   // [kTileRows]
+  float* block_l = nullptr;   // [kTileRows]
 };
 constexpr int kTileRows = 8;  // rows that share one pass over a page
 AttentionScratch place_attention_scratch(const AttentionForm& form, int64_t rows, std::byte* memory, size_t* bytes);
