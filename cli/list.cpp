@@ -21,7 +21,8 @@ std::time_t seconds_of(std::filesystem::file_time_type time) {
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
   std::error_code failure;
-  for (std::filesystem::recursive_directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
+  for (std::filesystem::recursive_directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
     std::error_code ignored;
     if (it->is_regular_file(ignored)) bytes += static_cast<int64_t>(it->file_size(ignored));
   }
@@ -49,10 +50,12 @@ Result<void> run_list(const Args& args) {
   if (models->empty()) fmt::print(stderr, "No models in {} yet. Get one: onw pull ORG/NAME\n", folder.string());
   std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "CONVERTED"}};
   for (const auto& model : *models)
-    rows.push_back({model.name, bytes_text(model.bytes), fmt::format("{:%F %R}", fmt::localtime(seconds_of(model.modified)))});
+    rows.push_back(
+        {model.name, bytes_text(model.bytes), fmt::format("{:%F %R}", fmt::localtime(seconds_of(model.modified)))});
   if (!models->empty()) RETURN_IF_ERROR(print("{}", table(rows)));
   if (args.has("--cache"))
-    return print("cache: {} in {} (may be deleted)\n", bytes_text(folder_bytes(cache_folder())), cache_folder().string());
+    return print("cache: {} in {} (may be deleted)\n", bytes_text(folder_bytes(cache_folder())),
+                 cache_folder().string());
   return {};
 }
 
