@@ -4,7 +4,7 @@ import re
 OURS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in [^\n]*\n+(OK|FAILED)(?: \(([^)]*)\))?", re.M)
 SKIP = re.compile(r"^SKIP (.+)$", re.M)
-UNITTEST_SKIP = re.compile(r"^(test_\w+) \([^\n]*?(?:\n[^\n]*)?\.\.\. skipped ['\"](.+)['\"]$", re.M)
+UNITTEST_SKIP = re.compile(r"^(test_\w+) \([^\n]*\.\.\. skipped ['\"](.+)['\"]$", re.M)
 
 
 class Counts:
