@@ -1,7 +1,6 @@
 #include "models/decoder.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace onw {
 

@@ -1,7 +1,6 @@
 #include "models/registry.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "models/families.h"

@@ -26,16 +26,16 @@ Session::Session(std::shared_ptr<Job> job, uint64_t id, int64_t context_tokens)
   usage_.prompt_tokens = total();
 }
 
-Session::Session(const Session& other, int choice, uint64_t id, std::unique_ptr<LogitMask> mask)
-    : job_(other.job_),
+Session::Session(const Session& first, int choice, uint64_t id, std::unique_ptr<LogitMask> mask)
+    : job_(first.job_),
       choice_(choice),
       id_(id),
-      tokens_(other.tokens_),
+      tokens_(first.tokens_),
       sampler_(job_->request.sampling, job_->seed, static_cast<uint32_t>(choice)),
       mask_(std::move(mask)),
-      answer_limit_(other.answer_limit_),
-      usage_(other.usage_),
-      began_(other.began_) {
+      answer_limit_(first.answer_limit_),
+      usage_(first.usage_),
+      began_(first.began_) {
   sampler_.see_prompt(job_->request.prompt);
 }
 
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Session>> Session::another_choice(int choice, uint64_t id
     RETURN_IF_ERROR(fork);
     mask = std::move(*fork);
   }
-  return std::unique_ptr<Session>(new Session(*this, choice, id, std::move(mask)));
+  return std::make_unique<Session>(*this, choice, id, std::move(mask));
 }
 
 bool Session::cancelled() const {

@@ -18,6 +18,9 @@ class Session {
   // The first choice: it computes the prompt, and the others begin where that ends.
   Session(std::shared_ptr<Job> job, uint64_t id, int64_t context_tokens);
 
+  // Another choice of the request of `first`, with a mask of its own; see another_choice.
+  Session(const Session& first, int choice, uint64_t id, std::unique_ptr<LogitMask> mask);
+
   // Another choice of the same request, whose prompt has just been computed. Errors: of LogitMask::fork.
   Result<std::unique_ptr<Session>> another_choice(int choice, uint64_t id) const;
 
@@ -57,7 +60,6 @@ class Session {
   const Usage& usage() const { return usage_; }
 
  private:
-  Session(const Session& other, int choice, uint64_t id, std::unique_ptr<LogitMask> mask);
   void report(int choice, TokenEvent event);
 
   std::shared_ptr<Job> job_;

@@ -1,5 +1,4 @@
-// A small HTTP server for tests, with faults on demand: one connection at a time, on a free port of 127.0.0.1. With TLS
-// it has a certificate that it issued itself.
+// A small HTTP server for tests, with faults on demand: one connection at a time, on a free port of 127.0.0.1.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace onw::testing {
@@ -34,12 +32,10 @@ class HttpServer {
  public:
   using Handler = std::function<HttpServerReply(const HttpServerRequest&)>;
 
-  // `tls_name`: who the certificate says issued it; empty: no TLS.
-  explicit HttpServer(Handler handler, std::string_view tls_name = "");
+  explicit HttpServer(Handler handler);
   ~HttpServer();
 
-  std::string address() const;      // "http://127.0.0.1:PORT", or https
-  std::string certificate() const;  // in PEM; empty without TLS
+  std::string address() const;  // "http://127.0.0.1:PORT"
   int port() const;
   std::vector<HttpServerRequest> requests() const;  // all so far
 
