@@ -67,4 +67,17 @@ int64_t available_memory_bytes() {
   return available;
 }
 
+int64_t total_memory_bytes() { return number_in("/proc/meminfo", "MemTotal:", 0) * 1024; }
+
+int64_t peak_memory_bytes() { return number_in("/proc/self/status", "VmHWM:", 0) * 1024; }
+
+std::string huge_page_mode() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  std::string text;
+  std::getline(file, text);
+  const auto open = text.find('[');
+  const auto close = text.find(']');
+  return open < close && close != std::string::npos ? text.substr(open + 1, close - open - 1) : "";
+}
+
 }  // namespace onw

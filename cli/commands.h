@@ -10,6 +10,11 @@
 
 namespace onw::cli {
 
+Result<void> run_pull(const Args& args);
+Result<void> run_list(const Args& args);
+Result<void> run_rm(const Args& args);
+Result<void> run_convert(const Args& args);
+Result<void> run_check(const Args& args);
 Result<void> run_doctor(const Args& args);
 
 std::span<const Command> all_commands();

@@ -1,14 +1,165 @@
-#include "base/cpu_features.h"
+// onw doctor: what this machine offers, and what to do about what it lacks.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "base/memory.h"
+#include "base/paths.h"
+#include "base/topology.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/roofs.h"
+#include "kernels/isa.h"
 
 namespace onw::cli {
+namespace {
 
-Result<void> run_doctor(const Args&) {
-  const CpuFeatures& cpu = cpu_features();
-  RETURN_IF_ERROR(print("onw {}\ncpu {}\n", kVersion, cpu.model));
-  return {};
+using nlohmann::ordered_json;
+
+struct Place {
+  std::string path;
+  int64_t free_bytes = -1;  // -1: not known
+};
+
+struct Findings {
+  CpuFeatures cpu;
+  std::vector<std::string> isas;
+  std::string isa;                 // in use; empty where ONW_ISA asks for what there is not
+  std::vector<int> cores_by_kind;  // slowest kind first
+  size_t hardware_threads = 0;
+  std::optional<double> quota;
+  ThreadPlan threads;
+  int64_t memory_bytes = 0, available_bytes = 0;
+  std::string huge_pages;
+  Place home, cache;
+  Roofs roofs;
+  std::vector<std::string> advice;
+};
+
+// Of the folder, or of the nearest one above it that exists.
+Place place(std::filesystem::path path) {
+  Place p{path.string()};
+  std::error_code failure;
+  while (!path.empty() && !std::filesystem::exists(path, failure) && path != path.parent_path())
+    path = path.parent_path();
+  const auto space = std::filesystem::space(path, failure);
+  if (!failure) p.free_bytes = static_cast<int64_t>(space.available);
+  return p;
+}
+
+void advise(Findings& f) {
+  const auto say = [&f]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    f.advice.push_back(fmt::format(format, std::forward<Args>(args)...));
+  };
+  if (!active_isa()) say("{}", active_isa().error().message);
+  if (f.isas.back() == "generic") say("This CPU lacks AVX2: answers will be very slow. Use a CPU of 2013 or later");
+  if (!f.isa.empty() && f.isa != f.isas.back())
+    say("ONW_ISA forces {}, but the CPU has {}: unset ONW_ISA for full speed", f.isa, f.isas.back());
+  if (f.quota && f.threads.threads < static_cast<int>(f.hardware_threads) &&
+      *f.quota < static_cast<double>(f.threads.threads) + 1)
+    say("A quota leaves {:.1f} CPUs to this process: raise it (for containers: --cpus) for more speed", *f.quota);
+  if (f.available_bytes < 2'000'000'000)
+    say("Only {} of memory are free: small models only. Close other programs", bytes_text(f.available_bytes));
+  if (f.home.free_bytes >= 0 && f.home.free_bytes < 10'000'000'000)
+    say("Only {} are free where models are kept: free some, or set ONW_HOME to a larger disk",
+        bytes_text(f.home.free_bytes));
+  if (f.huge_pages == "never")
+    say("Huge pages are off (up to 15 % slower): echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+Findings examine() {
+  Findings f;
+  f.cpu = cpu_features();
+  for (const Isa isa : available_isas(f.cpu)) f.isas.emplace_back(name(isa));
+  if (active_isa()) f.isa = name(*active_isa());
+  const Machine machine = read_machine();
+  for (const Core& core : machine.cores) {
+    f.cores_by_kind.resize(std::max(f.cores_by_kind.size(), static_cast<size_t>(core.kind) + 1));
+    ++f.cores_by_kind[static_cast<size_t>(core.kind)];
+    f.hardware_threads += core.cpus.size();
+  }
+  f.quota = machine.quota;
+  f.threads = plan_threads(machine);
+  f.memory_bytes = total_memory_bytes();
+  f.available_bytes = available_memory_bytes();
+  f.huge_pages = huge_page_mode();
+  f.home = place(home_folder());
+  f.cache = place(cache_folder());
+  f.roofs = measure_roofs(f.threads, active_isa() ? *active_isa() : Isa::generic, 0.5);
+  advise(f);
+  return f;
+}
+
+std::string cores_text(const Findings& f) {
+  const auto& kinds = f.cores_by_kind;
+  std::string text = fmt::format("{}", std::accumulate(kinds.begin(), kinds.end(), 0));
+  if (kinds.size() == 2) text += fmt::format(" ({} P, {} E)", kinds[1], kinds[0]);
+  if (kinds.size() == 3) text += fmt::format(" ({} P, {} E, {} low-power E)", kinds[2], kinds[1], kinds[0]);
+  if (f.quota) text += fmt::format(", quota of {:.1f} CPUs", *f.quota);
+  return text + fmt::format("; onw computes with {}", f.threads.threads);
+}
+
+std::string free_text(const Place& p) { return p.free_bytes < 0 ? "unknown" : bytes_text(p.free_bytes); }
+
+std::string to_text(const Findings& f, bool with_paths) {
+  const auto path = [&](const Place& p) { return with_paths ? p.path + ", " : std::string(); };
+  std::string text = table({
+      {"onw", kVersion},
+      {"CPU", f.cpu.model},
+      {"instruction sets", fmt::format("{}; in use: {}", fmt::join(f.isas, " "), f.isa.empty() ? "none" : f.isa)},
+      {"cores", cores_text(f)},
+      {"memory", fmt::format("{}, {} available", bytes_text(f.memory_bytes), bytes_text(f.available_bytes))},
+      {"read bandwidth", fmt::format("{:.1f} GB/s", f.roofs.read_bytes_per_s * 1e-9)},
+      {"INT8 operations", fmt::format("{:.2f} TOPS", f.roofs.ops_per_s * 1e-12)},
+      {"huge pages", f.huge_pages.empty() ? "unknown" : f.huge_pages},
+      {"models", fmt::format("{}{} free", path(f.home), free_text(f.home))},
+      {"cache", fmt::format("{}{} free", path(f.cache), free_text(f.cache))},
+  });
+  text += "\n";
+  if (f.advice.empty()) text += "Nothing to mend.\n";
+  for (const auto& line : f.advice) text += fmt::format("- {}\n", line);
+  return text;
+}
+
+ordered_json to_json(const Findings& f) {
+  const auto place_json = [](const Place& p) {
+    return ordered_json{{"path", p.path},
+                        {"free_bytes", p.free_bytes < 0 ? ordered_json() : ordered_json(p.free_bytes)}};
+  };
+  return {{"version", kVersion},
+          {"cpu", f.cpu.model},
+          {"isas", f.isas},
+          {"isa", f.isa.empty() ? ordered_json() : ordered_json(f.isa)},
+          {"cores_by_kind", f.cores_by_kind},
+          {"hardware_threads", f.hardware_threads},
+          {"quota_cpus", f.quota ? ordered_json(*f.quota) : ordered_json()},
+          {"threads", f.threads.threads},
+          {"memory_bytes", f.memory_bytes},
+          {"available_bytes", f.available_bytes},
+          {"huge_pages", f.huge_pages},
+          {"roofs",
+           {{"read_bytes_per_s", f.roofs.read_bytes_per_s},
+            {"ops_per_s", f.roofs.ops_per_s},
+            {"threads", f.roofs.threads},
+            {"buffer_bytes", f.roofs.buffer_bytes}}},
+          {"home", place_json(f.home)},
+          {"cache", place_json(f.cache)},
+          {"advice", f.advice}};
+}
+
+}  // namespace
+
+Result<void> run_doctor(const Args& args) {
+  const Findings findings = examine();
+  if (args.has("--json"))
+    return print("{}\n", to_json(findings).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  if (args.has("--report")) return print("```\n{}```\n", to_text(findings, false));
+  return print("{}", to_text(findings, true));
 }
 
 }  // namespace onw::cli

@@ -47,11 +47,13 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--open", Kind::toggle, "", "", "", "serve", "Opens the server's page in the browser once it answers"},
 
     // Models.
-    {"--revision", Kind::text, "REV", "main", "", "pull", "Branch, tag or commit"},
+    {"--revision", Kind::text, "REV", "", "", "pull", "Branch, tag or commit (default: main)"},
     {"--file", Kind::text, "NAME", "", "", "pull", "Takes only this file of a repository that has several models"},
     {"--for", Kind::choice, "cpu|npu", "cpu", "", "convert pull", "The device class whose layout and formats to write"},
     {"--format", Kind::text, "FORMAT", "", "", "convert pull",
      "Weight format, such as q4g128, q8c, nf4c, f16 (default: without loss from GGUF, else the device's)"},
+    {"--replace", Kind::toggle, "", "", "", "convert pull", "Puts the new model in the place of one that is there"},
+    {"--keep", Kind::toggle, "", "", "", "pull", "Keeps the published files beside the converted model"},
     {"--yes", Kind::toggle, "", "", "", "rm", "Does not ask"},
     {"--deep", Kind::toggle, "", "", "", "check", "Reads every byte, and compares the digests"},
 

@@ -2,23 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numbers>
 
 namespace onw {
 
-Config::Config(const Json& config) : config_(config) {
+Config::Config(const Json& config) : config_(std::make_shared<Json>(config)) {
   if (config.is_object() && config.contains("text_config") && config["text_config"].is_object()) {
-    config_ = config["text_config"];
+    Json& inner = *config_;
+    inner = config["text_config"];
     for (const auto& [key, value] : config.items())  // what only the outer object says (tie_word_embeddings, eos ids)
-      if (!config_.contains(key) && key != "text_config" && key != "vision_config" && key != "audio_config")
-        config_[key] = value;
+      if (!inner.contains(key) && key != "text_config" && key != "vision_config" && key != "audio_config")
+        inner[key] = value;
   }
 }
 
 const Json* Config::find(std::string_view key) const {
-  if (!config_.is_object()) return nullptr;
-  const auto found = config_.find(key);
-  return found == config_.end() || found->is_null() ? nullptr : &*found;
+  if (!config_->is_object()) return nullptr;
+  const auto found = config_->find(key);
+  return found == config_->end() || found->is_null() ? nullptr : &*found;
 }
 
 bool Config::has(std::string_view key) const { return find(key) != nullptr; }

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,7 @@ class Config {
   std::string text(std::string_view key, std::string_view otherwise) const;
   bool has(std::string_view key) const;
   std::vector<std::string> strings(std::string_view key) const;  // empty where absent or of another kind
-  const Json& json() const { return config_; }
+  const Json& json() const { return *config_; }
 
   // Rotary frequencies of rotary width r for a layer kind ("full_attention", "sliding_attention" or "" where all are
   // alike), from rope_parameters (flat or keyed by kind) or rope_theta + rope_scaling. `theta` holds where the config
@@ -39,7 +40,7 @@ class Config {
  private:
   const Json* find(std::string_view key) const;
 
-  Json config_;
+  std::shared_ptr<Json> config_;
 };
 
 }  // namespace onw

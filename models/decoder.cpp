@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace onw {
 

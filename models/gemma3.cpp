@@ -2,6 +2,7 @@
 // RoPE of their own, embeddings times sqrt(hidden), gelu_tanh (transformers models/gemma3; facts: Gemma 3 report, arXiv
 // 2503.19786).
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "models/families.h"
 

@@ -1,6 +1,8 @@
 // IBM Granite 3.x and 4.x dense: Llama with four multipliers, in two tensor layouts, GraniteForCausalLM and
 // GraniteMoeHybridForCausalLM without experts or Mamba layers (transformers models/granite, models/granitemoehybrid).
 // head_dim is always hidden / heads.
+#include <nlohmann/json.hpp>
+
 #include "models/families.h"
 
 namespace onw {

@@ -1,5 +1,7 @@
 // Llama 2 and 3, SmolLM2, llm-jp and others of LlamaForCausalLM (transformers models/llama; facts: Touvron et al.
 // 2023).
+#include <nlohmann/json.hpp>
+
 #include "models/families.h"
 
 namespace onw {

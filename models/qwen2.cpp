@@ -1,4 +1,6 @@
 // Qwen2 and Qwen2.5: Llama with biases on q, k and v that no config key announces (transformers models/qwen2).
+#include <nlohmann/json.hpp>
+
 #include "models/families.h"
 #include "models/sliding.h"
 

@@ -1,4 +1,6 @@
 // Qwen3: head_dim of its own, RMS norms of q and k per head before RoPE, no biases (transformers models/qwen3).
+#include <nlohmann/json.hpp>
+
 #include "models/families.h"
 #include "models/sliding.h"
 

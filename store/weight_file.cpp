@@ -85,6 +85,42 @@ Result<WeightView> WeightFile::weight(std::string_view name) const {
   return view;
 }
 
+namespace {
+
+// `b` begins where `a` ends; two empty parts (of a format without minima) do too.
+bool follows(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.empty() == b.empty() && (a.empty() || a.data() + a.size() == b.data());
+}
+
+std::span<const std::byte> joined(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return {a.data(), a.size() + b.size()};
+}
+
+}  // namespace
+
+Result<WeightView> WeightFile::merged(std::span<const std::string> names) const {
+  CHECK(!names.empty());
+  auto all = weight(names.front());
+  RETURN_IF_ERROR(all);
+  for (size_t i = 1; i < names.size(); ++i) {
+    const auto next = weight(names[i]);
+    RETURN_IF_ERROR(next);
+    const bool same = next->format == all->format && next->layout == all->layout && next->inputs == all->inputs;
+    const bool whole_tiles = all->layout == Layout::rows || all->outputs % 16 == 0;
+    if (!same || !whole_tiles || !follows(all->codes, next->codes) || !follows(all->scales, next->scales) ||
+        !follows(all->minima, next->minima))
+      return error(Code::invalid_argument, "{}: '{}' does not follow '{}' as one weight", path().string(), names[i],
+                   names[i - 1]);
+    all->outputs += next->outputs;
+    all->codes = joined(all->codes, next->codes);
+    all->scales = joined(all->scales, next->scales);
+    all->minima = joined(all->minima, next->minima);
+  }
+  return all;
+}
+
+bool WeightFile::adjacent(std::span<const std::string> names) const { return merged(names).has_value(); }
+
 std::string WeightFile::sampled_digest() const { return onw::sampled_digest(data()); }
 std::string WeightFile::digest() const { return to_hex(sha256(data())); }
 

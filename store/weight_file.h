@@ -31,6 +31,12 @@ class WeightFile {
   Result<WeightView> weight(std::string_view name) const;
   bool has(std::string_view name) const { return weights_.contains(name); }
 
+  // Whether weights of one format and layout lie one after the other in each of their parts, and `merged` as one weight
+  // of all their outputs. In `tiles` each but the last needs a multiple of 16 outputs. Errors: missing_tensor;
+  // invalid_argument where they are not adjacent.
+  bool adjacent(std::span<const std::string> names) const;
+  Result<WeightView> merged(std::span<const std::string> names) const;
+
   // SHA-256 over 64 blocks of 4 KiB, evenly spread: what every start compares. Cheap even from a cold disk.
   std::string sampled_digest() const;
   // SHA-256 of the whole file.

@@ -74,6 +74,26 @@ TEST(WeightFile, gives_back_what_was_written) {
   }
 }
 
+TEST(WeightFile, weights_of_a_unit_read_as_one) {
+  TempFolder folder;
+  const auto units = small_units(Layout::tiles);
+  auto writer = WeightFileWriter::open(folder / "w", {}, units, "");
+  ASSERT_TRUE(write_units(*writer, units, units.size()));
+  ASSERT_TRUE(writer->finish());
+  const auto file = WeightFile::open(folder / "w", all_weights(units));
+  const std::string qkv[] = {"l.q", "l.k", "l.v"};
+  const auto merged = file->merged(qkv);
+  ASSERT_TRUE(merged) << merged.error().message;
+  EXPECT_EQ(merged->outputs, 80);
+  const WeightBytes bytes = weight_bytes(merged->format, merged->layout, 80, 64);
+  EXPECT_EQ(static_cast<int64_t>(merged->codes.size()), bytes.codes);
+  EXPECT_EQ(static_cast<int64_t>(merged->minima.size()), bytes.minima);
+  EXPECT_EQ(merged->scales.data() + 48 * 2 * 2, file->weight("l.k")->scales.data());
+  const std::string other_order[] = {"l.k", "l.q"}, other_format[] = {"l.v", "l.up"};
+  EXPECT_FALSE(file->adjacent(other_order));
+  EXPECT_FALSE(file->adjacent(other_format));
+}
+
 TEST(WeightFile, refuses_a_list_that_the_file_does_not_hold) {
   TempFolder folder;
   const auto units = small_units();

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/result.h"
+#include "tests/tls_socket.h"
 
 namespace onw::testing {
 
@@ -25,20 +26,13 @@ struct HttpServer::State {
   mutable std::mutex mutex;
   std::vector<HttpServerRequest> seen;
   std::thread thread;
+  std::unique_ptr<TlsIdentity> tls;
 
   void serve();
-  void answer(int socket);
+  void answer(Socket& socket);
 };
 
 namespace {
-
-void send_all(int socket, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;
-    bytes.remove_prefix(static_cast<size_t>(sent));
-  }
-}
 
 HttpServerRequest parse(const std::string& head) {
   std::istringstream lines(head);
@@ -60,9 +54,9 @@ HttpServerRequest parse(const std::string& head) {
 
 }  // namespace
 
-void HttpServer::State::answer(int socket) {
+void HttpServer::State::answer(Socket& socket) {
   std::string head;
-  for (char c; head.find("\r\n\r\n") == head.npos && ::recv(socket, &c, 1, 0) == 1;) head += c;
+  for (char c; head.find("\r\n\r\n") == head.npos && socket.receive(c);) head += c;
   if (head.empty()) return;
   const auto request = parse(head);
   {
@@ -73,22 +67,22 @@ void HttpServer::State::answer(int socket) {
   std::string text =
       fmt::format("HTTP/1.1 {} Word\r\nConnection: close\r\nContent-Length: {}\r\n", reply.status, reply.body.size());
   for (const auto& [name, value] : reply.headers) text += name + ": " + value + "\r\n";
-  send_all(socket, text + "\r\n");
-  send_all(socket, std::string_view(reply.body)
-                       .substr(0, reply.sent_bytes < 0 ? reply.body.npos : static_cast<size_t>(reply.sent_bytes)));
-  ::shutdown(socket, SHUT_WR);
+  socket.send(text + "\r\n");
+  const auto sent = reply.sent_bytes < 0 ? reply.body.npos : static_cast<size_t>(reply.sent_bytes);
+  socket.send(std::string_view(reply.body).substr(0, sent));
 }
 
 void HttpServer::State::serve() {
   while (!stop) {
-    const int socket = ::accept(listener, nullptr, nullptr);
-    if (socket < 0) continue;
-    if (!stop) answer(socket);
-    ::close(socket);
+    const int accepted = ::accept(listener, nullptr, nullptr);
+    if (accepted < 0) continue;
+    Socket socket(accepted, tls.get());
+    if (!stop && socket.ready()) answer(socket);
   }
 }
 
-HttpServer::HttpServer(Handler handler) : state_(std::make_unique<State>()) {
+HttpServer::HttpServer(Handler handler, std::string_view tls_name) : state_(std::make_unique<State>()) {
+  if (!tls_name.empty()) state_->tls = std::make_unique<TlsIdentity>(tls_name);
   state_->handler = std::move(handler);
   state_->listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -109,7 +103,10 @@ HttpServer::~HttpServer() {
   ::close(state_->listener);
 }
 
-std::string HttpServer::address() const { return fmt::format("http://127.0.0.1:{}", state_->port); }
+std::string HttpServer::address() const {
+  return fmt::format("{}://127.0.0.1:{}", state_->tls == nullptr ? "http" : "https", state_->port);
+}
+std::string HttpServer::certificate() const { return state_->tls == nullptr ? "" : state_->tls->pem(); }
 int HttpServer::port() const { return state_->port; }
 
 std::vector<HttpServerRequest> HttpServer::requests() const {

@@ -1,4 +1,5 @@
-// A small HTTP server for tests, with faults on demand: one connection at a time, on a free port of 127.0.0.1.
+// A small HTTP server for tests, with faults on demand: one connection at a time, on a free port of 127.0.0.1. With TLS
+// it has a certificate that it issued itself.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace onw::testing {
@@ -32,10 +34,12 @@ class HttpServer {
  public:
   using Handler = std::function<HttpServerReply(const HttpServerRequest&)>;
 
-  explicit HttpServer(Handler handler);
+  // `tls_name`: who the certificate says issued it; empty: no TLS.
+  explicit HttpServer(Handler handler, std::string_view tls_name = "");
   ~HttpServer();
 
-  std::string address() const;  // "http://127.0.0.1:PORT"
+  std::string address() const;      // "http://127.0.0.1:PORT", or https
+  std::string certificate() const;  // in PEM; empty without TLS
   int port() const;
   std::vector<HttpServerRequest> requests() const;  // all so far
 

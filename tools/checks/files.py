@@ -4,7 +4,7 @@ import re
 import subprocess
 
 CPP = (".cpp", ".h", ".inc", ".c")
-TEST = re.compile(r"(_test|_bench|_fuzz)\.cpp$|^(tests|bench)/")
+TEST = re.compile(r"(_test|_bench|_fuzz)\.cpp$|^(tests|bench)/|/testing/|/tiny_\w+\.h$")
 
 
 @functools.lru_cache(maxsize=None)

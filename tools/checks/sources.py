@@ -11,7 +11,8 @@ INTRINSICS = re.compile(r"^\s*#\s*include\s*<([a-z0-9]*intrin\.h|cpuid\.h|arm_ne
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b[^\n]*", re.M)
 JSON = re.compile(r"^\s*#\s*include\s*<nlohmann/json\.hpp>", re.M)
 OPENVINO = re.compile(r"^\s*#\s*include\s*[<\"](openvino/[^>\"]+)", re.M)
-OWNERSHIP = re.compile(r"(?<![\w:.])new\s+[A-Za-z_(]|(?<!operator )(?<!= )\bdelete\b\s*(\[\])?\s*[A-Za-z_(*]")
+# `unique_ptr<T>(new T(...))` is how a private constructor is reached.
+OWNERSHIP = re.compile(r"(?<![\w:.])(?<!>\()new\s+[A-Za-z_(]|(?<!operator )(?<!= )\bdelete\b\s*(\[\])?\s*[A-Za-z_(*]")
 LINES = 600
 
 

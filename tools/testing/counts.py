@@ -4,6 +4,7 @@ import re
 OURS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in [^\n]*\n+(OK|FAILED)(?: \(([^)]*)\))?", re.M)
 SKIP = re.compile(r"^SKIP (.+)$", re.M)
+UNITTEST_SKIP = re.compile(r"^(test_\w+) \([^\n]*\.\.\. skipped ['\"](.+)['\"]$", re.M)
 
 
 class Counts:
@@ -34,7 +35,8 @@ def parse(text, code, name):
         failed = numbers.get("failures", 0) + numbers.get("errors", 0)
         total.add(Counts(int(ran) - failed - numbers.get("skipped", 0), failed))
         skipped += numbers.get("skipped", 0)
-    total.skips = [f"{name}: {why}" for why in SKIP.findall(text)][:max(skipped, 0)]
+    reasons = SKIP.findall(text) + [f"{test}: {why}" for test, why in UNITTEST_SKIP.findall(text)]
+    total.skips = [f"{name}: {why}" for why in reasons][:skipped]
     total.skips += [f"{name}: no reason was printed"] * (skipped - len(total.skips))
     total.faults = [f"{name}: {line}" for line in re.findall(r"^(?:FAIL|ERROR:) ?(.+)$", text, re.M)]
     if code != 0 and total.failed == 0:

@@ -3,8 +3,8 @@
 
     scripts.py FOLDER [--seconds N]
 
-A script prints `SKIP name: why` for each skip and ends with `N passed, N failed, N skipped` (or is a unittest). Its
-environment: ONW (the program), ONW_BUILD, ONW_PYTHON (with tests/requirements.txt), ONW_TEST_MODELS (see
+A script prints `SKIP name: why` for each skip and ends with `N passed, N failed, N skipped`, or is a unittest with verbosity=2, which
+shows why it skips. Its environment: ONW (the program), ONW_BUILD, ONW_PYTHON (with tests/requirements.txt), ONW_TEST_MODELS (see
 tools/fetch_models.py), and an ONW_HOME and ONW_CACHE that are the tests' own.
 """
 import argparse

@@ -1,0 +1,23 @@
+// onw convert: a published model into a model folder.
+#include "convert/convert.h"
+
+#include "cli/commands.h"
+#include "cli/model.h"
+#include "cli/output.h"
+
+namespace onw::cli {
+
+Result<void> run_convert(const Args& args) {
+  auto options = convert_options(args);
+  RETURN_IF_ERROR(options);
+  options->provenance.command = fmt::format("onw convert {} {}", args.positional(0), args.positional(1));
+  const auto summary = convert_with_progress(args.positional(0), args.positional(1), *options);
+  RETURN_IF_ERROR(summary);
+  for (const auto& tensor : summary->tensors) RETURN_IF_ERROR(print("{}\n", to_line(tensor)));
+  for (const auto& name : summary->unused) fmt::print(stderr, "not used: {}\n", name);
+  fmt::print(stderr, "{}: {} in {} weights\n", summary->folder.string(), bytes_text(summary->bytes),
+             summary->tensors.size());
+  return {};
+}
+
+}  // namespace onw::cli

@@ -1,0 +1,24 @@
+// MODEL of the command line: which folder it means.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/result.h"
+#include "cli/flags.h"
+#include "convert/convert.h"
+
+namespace onw::cli {
+
+// A model folder, the name of a model in the store, or a .gguf file, which is converted into the store the first time
+// (with progress on stderr). No connection is made. Errors: those of convert; not_found says what would help.
+Result<std::filesystem::path> locate_model(const std::string& model);
+
+// convert() with its progress on stderr.
+Result<ConvertSummary> convert_with_progress(const std::filesystem::path& source, const std::filesystem::path& out,
+                                             const ConvertOptions& options);
+
+// --for, --format and --replace. Errors: usage.
+Result<ConvertOptions> convert_options(const Args& args);
+
+}  // namespace onw::cli

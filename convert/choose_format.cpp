@@ -1,0 +1,86 @@
+#include "convert/choose_format.h"
+
+#include <algorithm>
+#include <array>
+
+#include "convert/read_rows.h"
+#include "quant/quantise.h"
+#include "store/runs_on.h"
+
+namespace onw {
+namespace {
+
+using enum WeightFormat;
+
+// What comes nearest to a block type that has no format of its own here.
+struct Nearest {
+  BlockType type;
+  WeightFormat format;
+};
+constexpr std::array kNearest = {
+    Nearest{BlockType::q2_k, q4g32m}, Nearest{BlockType::q3_k, q4g32}, Nearest{BlockType::q6_k, q8g32},
+    Nearest{BlockType::f32, f32},     Nearest{BlockType::f64, f32},    Nearest{BlockType::f16, f16},
+    Nearest{BlockType::bf16, bf16},
+};
+
+WeightFormat taken_or_nearest(BlockType type) {
+  if (const auto taken = taken_over_format(type)) return *taken;
+  return std::ranges::find(kNearest, type, &Nearest::type)->format;
+}
+
+// A format for matrices, as it is used for this role: heads get 8 bits where matrices have fewer, tables that only the
+// host looks up 4 bits in groups of 32.
+WeightFormat for_role(WeightFormat asked, WeightRole role, bool tied) {
+  const FormatInfo& f = info(asked);
+  if (f.plain() || role == WeightRole::matrix) return asked;
+  if (role == WeightRole::embedding && !tied && f.bits < 8) return e4g32;
+  return f.bits < 8 ? q8c : asked;
+}
+
+// What the device takes instead of a format that it refuses.
+WeightFormat for_device(WeightFormat format, std::string_view made_for) {
+  if (made_for == "cpu" || support(format, "npu") != Support::refused) return format;
+  return info(format).bits > 5 ? q8g128 : q4g128;
+}
+
+}  // namespace
+
+FormatChoice choose_format(const WeightDecl& weight, BlockType source_type, bool source_quantised,
+                           const FormatRequest& request) {
+  if (weight.role == WeightRole::vector) return {};
+  FormatChoice choice;
+  const int64_t inputs = weight.shape[1];
+  const bool host_only = weight.role == WeightRole::embedding && !request.tied;
+  choice.layout = request.made_for == "cpu" && !host_only ? Layout::tiles : Layout::rows;
+
+  WeightFormat wanted = q4g128;
+  if (!request.format && source_quantised) {
+    const WeightFormat own = taken_or_nearest(source_type);
+    wanted = for_device(own, request.made_for);
+    if (wanted != own) choice.why = fmt::format("{} does not run on the NPU", name(own));
+  } else {
+    wanted = for_role(request.format.value_or(q4g128), weight.role, request.tied);
+  }
+  choice.format = fit(wanted, inputs);
+  if (info(choice.format).plain() && !info(wanted).plain())
+    choice.why = fmt::format("neither 128, 64 nor 32 divides {} inputs", inputs);
+  choice.take_over = taken_over_format(source_type) == choice.format;
+  return choice;
+}
+
+Result<WeightFormat> parse_format_option(std::string_view asked) {
+  const auto format = weight_format(asked);
+  if (format && is_supported(*format) && *format != e4g32) return *format;
+  std::string known;
+  for (const FormatInfo& f : all_formats())
+    if (is_supported(f.format) && f.format != e4g32) known += fmt::format("{}{}", known.empty() ? "" : ", ", f.name);
+  return error(Code::usage, "--format '{}': {}. Formats: {}", asked,
+               format ? "not possible for whole models" : "unknown", known);
+}
+
+Result<std::string> parse_device_class(std::string_view asked) {
+  if (asked == "cpu" || asked == "npu") return std::string(asked);
+  return error(Code::usage, "--for '{}': unknown. Devices: cpu, npu", asked);
+}
+
+}  // namespace onw

@@ -1,0 +1,228 @@
+#include "convert/convert.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/version.h"
+#include "convert/write_weight.h"
+#include "graph/json.h"
+#include "models/registry.h"
+#include "store/folder_writer.h"
+#include "store/model_folder.h"
+#include "store/runs_on.h"
+
+namespace onw {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+using Unit = std::vector<WeightJob>;
+
+// Weights of a group share a unit where format, layout and inputs agree; so do the biases that belong to them.
+std::string unit_key(const WeightDecl& w, const Program& program, const FormatChoice& choice) {
+  std::string group = w.group;
+  if (constexpr std::string_view kBias = ".bias"; group.empty() && w.name.ends_with(kBias))
+    if (const WeightDecl* matrix = program.weight(w.name.substr(0, w.name.size() - kBias.size())))
+      if (!matrix->group.empty()) group = matrix->group + std::string(kBias);
+  if (group.empty()) return w.name;
+  return fmt::format("{} {} {} {}", group, name(choice.format), name(choice.layout),
+                     w.shape.size() > 1 ? w.shape[1] : 1);
+}
+
+// The unit of a group stands where its first weight does.
+Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& source, const ConvertOptions& options) {
+  const bool has_head =
+      std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
+  const FormatRequest request{options.made_for, options.format, !has_head};
+  std::vector<Unit> units;
+  std::map<std::string, size_t> unit_of;
+  for (const WeightDecl& w : program.weights) {
+    auto tensor = tensor_of(source, w);
+    RETURN_IF_ERROR(tensor);
+    FormatChoice choice = choose_format(w, tensor->type, source.is_quantised(), request);
+    const auto [at, is_new] = unit_of.emplace(unit_key(w, program, choice), units.size());
+    if (is_new) units.emplace_back();
+    units[at->second].push_back({&w, std::move(*tensor), &source.source_of(w), std::move(choice)});
+  }
+  return units;
+}
+
+std::vector<WeightUnit> stored_units(const std::vector<Unit>& units) {
+  std::vector<WeightUnit> stored;
+  for (const Unit& unit : units) {
+    stored.emplace_back();
+    for (const WeightJob& job : unit)
+      stored.back().weights.push_back({job.weight->name, job.choice.format, job.choice.layout, job.weight->shape});
+  }
+  return stored;
+}
+
+// A unit's reports as the journal keeps them, so that a run that goes on can print them all.
+json to_json(const TensorReport& r) {
+  return {{"name", r.name},           {"type", r.source_type},    {"shape", r.shape},
+          {"format", name(r.format)}, {"layout", name(r.layout)}, {"rms", r.relative_rms},
+          {"nf4", r.nf4_rounding},    {"exact", r.codes_exact},   {"why", r.why}};
+}
+
+TensorReport report_from(const json& j) {
+  TensorReport r{.name = find_string(j, "name").value_or(""),
+                 .source_type = find_string(j, "type").value_or(""),
+                 .shape = find_ints(j, "shape")};
+  r.format = weight_format(find_string(j, "format").value_or("")).value_or(WeightFormat::f32);
+  r.layout = layout(find_string(j, "layout").value_or("")).value_or(Layout::rows);
+  r.relative_rms = find_number(j, "rms").value_or(0);
+  r.nf4_rounding = find_number(j, "nf4").value_or(0);
+  r.codes_exact = find_bool(j, "exact").value_or(false);
+  r.why = find_string(j, "why").value_or("");
+  return r;
+}
+
+// Writes the units that are still missing, and reports every weight of all of them.
+class Run {
+ public:
+  Run(WeightFileWriter& out, const ConvertObserver& observer) : out_(out), observer_(observer) {
+    progress_.bytes_total = out.plan().file_bytes;
+    for (const std::string& note : out.kept_notes()) keep(note);
+  }
+
+  Result<void> write(const std::vector<Unit>& units) {
+    for (const TensorReport& r : reports_)
+      if (!tell(&r)) return cancelled();
+    for (size_t u = out_.next_unit(); u < units.size(); ++u) {
+      json note = json::array();
+      for (size_t i = 0; i < units[u].size(); ++i) {
+        auto report = write_weight(units[u][i], i, out_, [&](int64_t bytes) {
+          progress_.bytes_done += bytes;
+          return tell(nullptr);
+        });
+        RETURN_IF_ERROR(report);
+        note.push_back(to_json(*report));
+        reports_.push_back(std::move(*report));
+        if (!tell(&reports_.back())) return cancelled();
+      }
+      RETURN_IF_ERROR(out_.finish_unit(note.dump()));
+    }
+    return {};
+  }
+
+  std::vector<TensorReport> take_reports() { return std::move(reports_); }
+
+ private:
+  void keep(const std::string& note) {
+    const auto list = parse_json(note, "journal");
+    if (!list || !list->is_array()) return;
+    for (const json& item : *list) {
+      reports_.push_back(report_from(item));
+      const TensorReport& r = reports_.back();
+      progress_.bytes_done += StoredWeight{r.name, r.format, r.layout, r.shape}.bytes().total();
+    }
+    progress_.bytes_kept = progress_.bytes_done;
+  }
+
+  bool tell(const TensorReport* report) {
+    progress_.tensor = report;
+    return !observer_ || observer_(progress_);
+  }
+  static Failure cancelled() { return error(Code::cancelled, "stopped; the same command goes on from here"); }
+
+  WeightFileWriter& out_;
+  const ConvertObserver& observer_;
+  ConvertProgress progress_;
+  std::vector<TensorReport> reports_;
+};
+
+std::string now_utc() {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const auto day = std::chrono::floor<std::chrono::days>(seconds);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss time(seconds - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), time.hours().count(),
+                     time.minutes().count(), time.seconds().count());
+}
+
+Provenance provenance_of(const ModelSource& source, const Provenance& given) {
+  Provenance p = source.provenance();
+  if (!given.source.empty()) p.source = given.source;
+  if (!given.revision.empty()) p.revision = given.revision;
+  if (!given.licence.empty()) p.licence = given.licence;
+  p.command = given.command;
+  p.date = given.date.empty() ? now_utc() : given.date;
+  p.onw_version = kVersion;
+  return p;
+}
+
+EngineInfo engine_info(const Program& program, const ModelSource& source, const ConvertOptions& options,
+                       const std::vector<Unit>& units) {
+  EngineInfo e{.family = program.family,
+               .layers = program.layers,
+               .hidden = program.hidden,
+               .vocabulary = program.vocabulary,
+               .max_context = program.max_context,
+               .made_for = options.made_for};
+  std::vector<WeightFormat> formats;
+  for (const Unit& unit : units)
+    for (const WeightJob& job : unit)
+      if (job.weight->role != WeightRole::vector) formats.push_back(job.choice.format);
+  e.runs_on = runs_on(formats);
+  e.stop_ids = source.stop_ids();
+  std::erase_if(e.stop_ids, [&](int64_t id) { return id >= program.vocabulary; });
+  e.generation = source.generation();
+  e.provenance = provenance_of(source, options.provenance);
+  return e;
+}
+
+std::vector<std::string> unused_tensors(const ModelSource& source, const std::vector<Unit>& units) {
+  std::set<std::string> used;
+  for (const Unit& unit : units)
+    for (const WeightJob& job : unit) used.insert(job.tensor.name);
+  std::vector<std::string> unused;
+  for (std::string& name : source.tensor_names())
+    if (!used.contains(name)) unused.push_back(std::move(name));
+  return unused;
+}
+
+}  // namespace
+
+Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const ConvertOptions& options,
+                               const ConvertObserver& observer) {
+  const auto source = open_source(from);
+  RETURN_IF_ERROR(source);
+  const auto program = build_program((*source)->config());
+  if (!program)
+    return Failure(Error{program.error().code, fmt::format("{}: {}", from.string(), program.error().message)});
+  const auto units = plan_units(*program, **source, options);
+  RETURN_IF_ERROR(units);
+
+  const std::string fingerprint =
+      fmt::format("{}{} {}\n{}", kVersion, options.made_for, options.format ? name(*options.format) : "default",
+                  (*source)->fingerprint());
+  auto writer = FolderWriter::begin(out, stored_units(*units), fingerprint, options.replace);
+  RETURN_IF_ERROR(writer);
+  RETURN_IF_ERROR((*source)->write_files(*writer));
+  ConvertSummary summary{.folder = out, .bytes = writer->weights().plan().file_bytes};
+  {
+    Run run(writer->weights(), observer);
+    RETURN_IF_ERROR(run.write(*units));
+    summary.tensors = run.take_reports();
+  }
+  RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units)));
+  summary.unused = unused_tensors(**source, *units);
+  return summary;
+}
+
+std::string to_line(const TensorReport& r) {
+  std::string line = fmt::format("{}  {} -> {} {} [{}]", r.name, r.source_type, name(r.format), name(r.layout),
+                                 fmt::join(r.shape, ", "));
+  if (r.codes_exact) line += r.relative_rms == 0 ? "  exact" : "  codes exact";
+  if (r.relative_rms > 0) line += fmt::format("  error {:.3g}", r.relative_rms);
+  if (r.nf4_rounding > 0) line += fmt::format("  (rounded levels {:.3g})", r.nf4_rounding);
+  if (!r.why.empty()) line += fmt::format("  ({})", r.why);
+  return line;
+}
+
+}  // namespace onw

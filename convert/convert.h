@@ -1,0 +1,62 @@
+// From a published model to a model folder: once, on any machine, in bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "convert/choose_format.h"
+#include "convert/model_source.h"
+#include "store/engine_json.h"
+
+namespace onw {
+
+struct ConvertOptions {
+  std::string made_for = "cpu";        // cpu or npu: layout and legal formats
+  std::optional<WeightFormat> format;  // empty: taken over from a GGUF file, q4g128 for a Hugging Face folder
+  bool replace = false;                // of a folder that exists
+  Provenance provenance;               // what is filled in here wins over what the files tell
+};
+
+// What became of one weight.
+struct TensorReport {
+  std::string name;         // ours
+  std::string source_type;  // "BF16", "Q4_K"
+  std::vector<int64_t> shape;
+  WeightFormat format = WeightFormat::f32;
+  Layout layout = Layout::rows;
+  double relative_rms = 0;   // of the stored weight against the published one
+  double nf4_rounding = 0;   // nf4c: what the CPU's rounded levels add to true NF4
+  bool codes_exact = false;  // taken over
+  std::string why;           // where it is not the format that was asked for
+};
+
+struct ConvertProgress {
+  int64_t bytes_done = 0;  // of the weights file
+  int64_t bytes_total = 0;
+  int64_t bytes_kept = 0;                // of an interrupted run that is gone on with
+  const TensorReport* tensor = nullptr;  // the weight that was just finished, else null
+};
+// Called after every piece; false stops the conversion, which can be gone on with later.
+using ConvertObserver = std::function<bool(const ConvertProgress&)>;
+
+struct ConvertSummary {
+  std::filesystem::path folder;
+  int64_t bytes = 0;
+  std::vector<TensorReport> tensors;  // those of a kept run included
+  std::vector<std::string> unused;    // tensors of the source that no weight uses
+};
+
+// Errors: those of the readers, usage where `out` exists, no_space, io, cancelled, numerics (a published weight that is
+// not finite). Whatever goes wrong, `out` does not exist then.
+Result<ConvertSummary> convert(const std::filesystem::path& source, const std::filesystem::path& out,
+                               const ConvertOptions& options, const ConvertObserver& observer = {});
+
+// "layers.0.attn.q  BF16 -> q4g64 tiles [576, 576]  error 0.0712": the line that the commands print.
+std::string to_line(const TensorReport& report);
+
+}  // namespace onw

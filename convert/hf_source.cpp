@@ -1,0 +1,182 @@
+// A Hugging Face folder as a source.
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/lfs_pointer.h"
+#include "base/mapped_file.h"
+#include "convert/checkpoint.h"
+#include "convert/model_source.h"
+#include "convert/stop_ids.h"
+#include "graph/json.h"
+
+namespace onw {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// What goes into the model folder as published, where there is such a file.
+constexpr std::array kCopied = {"generation_config.json",   "tokenizer.json",        "tokenizer_config.json",
+                                "special_tokens_map.json",  "chat_template.jinja",   "chat_template.json",
+                                "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"};
+
+struct TypePair {
+  ElementType element;
+  BlockType block;
+};
+constexpr std::array kReadable = {
+    TypePair{ElementType::f32, BlockType::f32}, TypePair{ElementType::f16, BlockType::f16},
+    TypePair{ElementType::bf16, BlockType::bf16}, TypePair{ElementType::f64, BlockType::f64}};
+
+json optional_json(const fs::path& path) {
+  auto root = read_json_file(path);
+  return root ? std::move(*root) : json::object();
+}
+
+std::optional<bool> tie_in(const json& config) {
+  if (const json* text = find_object(config, "text_config"))
+    if (const auto tied = find_bool(*text, "tie_word_embeddings")) return tied;
+  return find_bool(config, "tie_word_embeddings");
+}
+
+// "license: apache-2.0" of the front matter of README.md.
+std::string licence_in_readme(const fs::path& readme) {
+  const auto file = MappedFile::open(readme);
+  if (!file) return {};
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
+                              std::min<size_t>(file->bytes().size(), 4096));
+  constexpr std::string_view kKey = "\nlicense:";
+  const size_t at = text.find(kKey);
+  if (!text.starts_with("---") || at == text.npos) return {};
+  std::string_view value = text.substr(at + kKey.size());
+  value = value.substr(0, value.find('\n'));
+  const size_t begin = value.find_first_not_of(" '\""), end = value.find_last_not_of(" '\"\r");
+  return begin == value.npos ? std::string() : std::string(value.substr(begin, end - begin + 1));
+}
+
+class HuggingFaceSource final : public ModelSource {
+ public:
+  static Result<std::unique_ptr<ModelSource>> open(const fs::path& folder) {
+    auto source = std::make_unique<HuggingFaceSource>();
+    auto checkpoint = Checkpoint::open(folder);
+    RETURN_IF_ERROR(checkpoint);
+    source->checkpoint_ = std::move(*checkpoint);
+    source->config_ = source->checkpoint_.config();
+    RETURN_IF_ERROR(source->settle_tie());
+    source->generation_ = optional_json(folder / "generation_config.json");
+    RETURN_IF_ERROR(source->collect_stops());
+    return source;
+  }
+
+  fs::path path() const override { return checkpoint_.folder(); }
+  const json& config() const override { return config_; }
+  const WeightSource& source_of(const WeightDecl& weight) const override { return weight.hugging_face; }
+  bool is_quantised() const override { return false; }
+  std::vector<int64_t> stop_ids() const override { return {stops_.begin(), stops_.end()}; }
+
+  Result<std::optional<SourceTensor>> find(const WeightSource& source) const override {
+    for (const std::string& name : source.names) {
+      const auto found = checkpoint_.find_text(name);
+      if (found.file == nullptr) continue;
+      const SafeTensor& t = *found.tensor;
+      const auto type = std::ranges::find(kReadable, t.type, &TypePair::element);
+      if (type == kReadable.end())
+        return error(
+            Code::unsupported,
+            "{}: '{}' is {}; F32, F16, BF16 and F64 weights are read. Take the unquantised checkpoint, or a GGUF file",
+            found.file->file().path().string(), t.name, onw::name(t.type));
+      return SourceTensor{t.name,
+                          std::string(onw::name(t.type)),
+                          found.file->file().path(),
+                          type->block,
+                          t.shape,
+                          found.file->bytes(t)};
+    }
+    return std::nullopt;
+  }
+
+  std::vector<std::string> tensor_names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, found] : checkpoint_.tensors()) names.push_back(name);
+    return names;
+  }
+
+  Result<void> write_files(FolderWriter& out) const override {
+    if (config_ == checkpoint_.config())
+      RETURN_IF_ERROR(out.copy(path() / "config.json", "config.json"));
+    else
+      RETURN_IF_ERROR(out.write("config.json", dump_json(config_)));
+    for (const std::string name : kCopied) {
+      const auto file = MappedFile::open(path() / name);
+      if (!file && file.error().code == Code::not_found) continue;
+      RETURN_IF_ERROR(file);
+      if (is_lfs_pointer(file->bytes()))
+        return error(Code::bad_format,
+                     "{}: a Git LFS pointer, not the file. Fetch the real one: git lfs pull, or onw pull",
+                     (path() / name).string());
+      RETURN_IF_ERROR(out.copy(path() / name, name));
+    }
+    return {};
+  }
+
+  GenerationDefaults generation() const override {
+    return {find_number(generation_, "temperature"), find_number(generation_, "top_p"),
+            find_number(generation_, "min_p"), find_number(generation_, "repetition_penalty"),
+            find_int(generation_, "top_k")};
+  }
+
+  Provenance provenance() const override {
+    return {.source = find_string(config_, "_name_or_path").value_or(path().string()),
+            .licence = licence_in_readme(path() / "README.md")};
+  }
+
+  std::string fingerprint() const override {
+    std::string all = file_fingerprint(path() / "config.json").value_or("");
+    for (const fs::path& file : checkpoint_.files()) all += file_fingerprint(file).value_or("");
+    return all;
+  }
+
+ private:
+  // The tensors decide: without a head of its own the embedding is the head, unless the config says that there should
+  // be one. A head beside "tied" is a copy.
+  Result<void> settle_tie() {
+    const bool has_head = checkpoint_.find_text("lm_head.weight").file != nullptr;
+    const auto said = tie_in(config_);
+    if (said == false && !has_head)
+      return error(
+          Code::missing_tensor,
+          "{}: no lm_head.weight, though config.json says that the head is not tied to the embedding. An embedding "
+          "model cannot generate text; else download the model again",
+          path().string());
+    const bool tied = said.value_or(!has_head);
+    if (said == tied) return {};
+    config_["tie_word_embeddings"] = tied;
+    return {};
+  }
+
+  Result<void> collect_stops() {
+    const json tokenizer_config = optional_json(path() / "tokenizer_config.json");
+    const std::string chat_template = read_chat_template(path(), tokenizer_config);
+    std::map<std::string, int64_t> tokens;
+    if (fs::exists(path() / "tokenizer.json")) {
+      auto added = added_tokens(path() / "tokenizer.json");
+      RETURN_IF_ERROR(added);
+      tokens = std::move(*added);
+    }
+    stops_ = collect_stop_ids({&generation_, &config_, &tokenizer_config, chat_template, &tokens});
+    return {};
+  }
+
+  Checkpoint checkpoint_;
+  json config_, generation_;
+  std::set<int64_t> stops_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ModelSource>> open_hugging_face_source(const fs::path& folder) {
+  return HuggingFaceSource::open(folder);
+}
+
+}  // namespace onw

@@ -1,0 +1,189 @@
+#include "convert/read_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+
+namespace onw {
+namespace {
+
+constexpr int kGroup = 32;  // of every block format that can be taken over
+
+uint16_t half_bits(const uint8_t* p) {
+  uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return bits;
+}
+
+// One row's codes, scales and minima, group after group.
+struct GroupSink {
+  int8_t* codes;
+  uint16_t* scales;
+  uint16_t* minima;  // unused where the format has none
+};
+
+// Nibbles of the classic blocks: values 0..15 are the low nibbles of the 16 bytes, 16..31 the high ones.
+void nibbles(const uint8_t* packed, int offset, int8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = static_cast<int8_t>((packed[i] & 15) - offset);
+    codes[i + 16] = static_cast<int8_t>((packed[i] >> 4) - offset);
+  }
+}
+
+void five_bits(const uint8_t* high, const uint8_t* packed, int offset, int8_t* codes) {
+  uint32_t fifth;
+  std::memcpy(&fifth, high, sizeof fifth);
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = static_cast<int8_t>(((packed[i] & 15) | static_cast<int>((fifth >> i) & 1) << 4) - offset);
+    codes[i + 16] = static_cast<int8_t>(((packed[i] >> 4) | static_cast<int>((fifth >> (i + 16)) & 1) << 4) - offset);
+  }
+}
+
+void q4_0(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  nibbles(b + 2, 8, out.codes);
+}
+
+void q4_1(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  *out.minima = half_bits(b + 2);
+  nibbles(b + 4, 0, out.codes);
+}
+
+void q5_0(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  five_bits(b + 2, b + 6, 16, out.codes);
+}
+
+void q5_1(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  *out.minima = half_bits(b + 2);
+  five_bits(b + 4, b + 8, 0, out.codes);
+}
+
+void q8_0(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  std::memcpy(out.codes, b + 2, kGroup);
+}
+
+void iq4_nl(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  nibbles(b + 2, 0, out.codes);
+}
+
+// Scale and minimum of sub-block `sub` of Q4_K and Q5_K: a product each, rounded to F16; the file subtracts the
+// minimum.
+void k_scales(const uint8_t* b, int sub, const GroupSink& out) {
+  const SubScale s = k_sub_scale(b + 4, sub);
+  out.scales[sub] = float_to_half(half_to_float(half_bits(b)) * static_cast<float>(s.scale));
+  out.minima[sub] = float_to_half(-half_to_float(half_bits(b + 2)) * static_cast<float>(s.minimum));
+}
+
+void q4_k(const uint8_t* b, const GroupSink& out) {
+  for (int sub = 0; sub < 8; ++sub) {
+    k_scales(b, sub, out);
+    for (int i = 0; i < kGroup; ++i)
+      out.codes[kGroup * sub + i] = static_cast<int8_t>((b[16 + 32 * (sub / 2) + i] >> (4 * (sub % 2))) & 15);
+  }
+}
+
+void q5_k(const uint8_t* b, const GroupSink& out) {
+  for (int sub = 0; sub < 8; ++sub) {
+    k_scales(b, sub, out);
+    for (int i = 0; i < kGroup; ++i) {
+      const int low = (b[48 + 32 * (sub / 2) + i] >> (4 * (sub % 2))) & 15;
+      out.codes[kGroup * sub + i] = static_cast<int8_t>(low | ((b[16 + i] >> sub) & 1) << 4);
+    }
+  }
+}
+
+struct TakeOver {
+  BlockType type;
+  WeightFormat format;
+  void (*unpack)(const uint8_t*, const GroupSink&);
+};
+
+constexpr std::array kTakeOvers = {
+    TakeOver{BlockType::q4_0, WeightFormat::q4g32, q4_0},  TakeOver{BlockType::q4_1, WeightFormat::q4g32m, q4_1},
+    TakeOver{BlockType::q5_0, WeightFormat::q8g32, q5_0},  TakeOver{BlockType::q5_1, WeightFormat::q5g32m, q5_1},
+    TakeOver{BlockType::q8_0, WeightFormat::q8g32, q8_0},  TakeOver{BlockType::iq4_nl, WeightFormat::iq4g32, iq4_nl},
+    TakeOver{BlockType::q4_k, WeightFormat::q4g32m, q4_k}, TakeOver{BlockType::q5_k, WeightFormat::q5g32m, q5_k},
+};
+
+const TakeOver* take_over_of(BlockType type) {
+  const auto found = std::ranges::find(kTakeOvers, type, &TakeOver::type);
+  return found == kTakeOvers.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::optional<WeightFormat> taken_over_format(BlockType type) {
+  const TakeOver* row = take_over_of(type);
+  return row == nullptr ? std::nullopt : std::optional(row->format);
+}
+
+RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from)
+    : tensor_(tensor),
+      fold_(from.fold),
+      begin_(from.begin),
+      head_dim_(weight.head_dim),
+      outputs_(weight.shape[0]),
+      inputs_(weight.shape.size() > 1 ? weight.shape[1] : 1) {
+  CHECK(fold_ != Fold::rope_unpair || (head_dim_ > 0 && head_dim_ % 2 == 0 && outputs_ % head_dim_ == 0));
+}
+
+// Pairs (2i, 2i+1) of a head become (i, i + d/2).
+int64_t RowReader::source_row(int64_t row) const {
+  if (fold_ != Fold::rope_unpair) return begin_ + row;
+  const int64_t half = head_dim_ / 2, head = row / head_dim_, i = row % head_dim_;
+  return begin_ + head * head_dim_ + (i < half ? 2 * i : 2 * (i - half) + 1);
+}
+
+std::span<const std::byte> RowReader::row_bytes(int64_t row) const {
+  const BlockInfo& info = block_info(tensor_.type);
+  const int64_t bytes = inputs_ / info.values * info.bytes;
+  return tensor_.bytes.subspan(source_row(row) * bytes, bytes);
+}
+
+Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
+  const BlockInfo& info = block_info(tensor_.type);
+  if (inputs_ == 1 && info.values > 1) {  // a quantised vector: its blocks run along it
+    std::vector<float> all(tensor_.bytes.size() / info.bytes * info.values);
+    dequantise_blocks(tensor_.type, tensor_.bytes, all.data());
+    for (int64_t i = 0; i < count; ++i) out[i] = all[source_row(first + i)];
+  } else {
+    for (int64_t i = 0; i < count; ++i) dequantise_blocks(tensor_.type, row_bytes(first + i), out + i * inputs_);
+  }
+  const auto values = std::span(out, count * inputs_);
+  if (fold_ == Fold::add_one)
+    for (float& v : values) v += 1;
+  const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+  if (bad == values.end()) return {};
+  return error(Code::numerics,
+               "{}: '{}' holds {} in row {}, expected finite numbers. The file is damaged: download it again",
+               tensor_.file.string(), tensor_.name, *bad, source_row(first + (bad - values.begin()) / inputs_));
+}
+
+Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
+  const TakeOver* row = take_over_of(tensor_.type);
+  CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one);
+  const BlockInfo& block = block_info(tensor_.type);
+  const int64_t groups = inputs_ / kGroup;
+  std::vector<int8_t> codes(count * inputs_);
+  std::vector<uint16_t> scales(count * groups), minima(info(format).minimum ? count * groups : 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bytes = row_bytes(first + i);
+    for (int64_t k = 0; k < inputs_; k += block.values) {
+      const int64_t group = i * groups + k / kGroup;
+      row->unpack(
+          reinterpret_cast<const uint8_t*>(bytes.data()) + k / block.values * block.bytes,
+          {codes.data() + i * inputs_ + k, scales.data() + group, minima.empty() ? nullptr : minima.data() + group});
+    }
+  }
+  return adopt(format, codes, scales, minima, count, inputs_, out);
+}
+
+}  // namespace onw

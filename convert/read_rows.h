@@ -1,0 +1,46 @@
+// Rows of a published tensor as ours: the part that is meant, RoPE rows in halves, folds applied.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "convert/model_source.h"
+#include "graph/program.h"
+#include "quant/quantise.h"
+
+namespace onw {
+
+class RowReader {
+ public:
+  // `tensor` and `weight` outlive the reader; `tensor` is what tensor_of gave for it.
+  RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from);
+
+  int64_t outputs() const { return outputs_; }
+  int64_t inputs() const { return inputs_; }
+
+  // Rows [first, first + count) as FP32 [count, inputs], folded. Errors: numerics where a value is not finite, naming
+  // tensor and row.
+  Result<void> read(int64_t first, int64_t count, float* out) const;
+
+  // The same rows with the codes that the file has, where its blocks mean the same in `format`; parts are in `rows`
+  // layout. Only where can_take_over().
+  Result<void> take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const;
+
+ private:
+  // The published row that is our row `row`.
+  int64_t source_row(int64_t row) const;
+  std::span<const std::byte> row_bytes(int64_t row) const;
+
+  const SourceTensor& tensor_;
+  Fold fold_;
+  int64_t begin_ = 0, head_dim_ = 0, outputs_ = 0, inputs_ = 0;
+};
+
+// The format whose codes are those of the blocks, if there is one: Q4_0 q4g32, Q4_1 and Q4_K q4g32m, Q5_1 and Q5_K
+// q5g32m, Q5_0 and Q8_0 q8g32, IQ4_NL iq4g32. Scales are exact too, but for Q4_K and Q5_K, whose products of two scales
+// are rounded to F16.
+std::optional<WeightFormat> taken_over_format(BlockType type);
+
+}  // namespace onw

@@ -1,0 +1,82 @@
+#include "convert/read_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/half.h"
+#include "quant/error.h"
+
+namespace onw {
+namespace {
+
+// Random blocks with finite scales; `halves` are the places of F16 numbers in a block.
+std::vector<std::byte> random_blocks(BlockType type, int count, std::vector<int> halves) {
+  std::mt19937 random(5);
+  const BlockInfo& info = block_info(type);
+  std::vector<std::byte> blocks(static_cast<size_t>(info.bytes) * count);
+  for (std::byte& b : blocks) b = static_cast<std::byte>(random());
+  for (int i = 0; i < count; ++i)
+    for (const int at : halves) {
+      const uint16_t half = float_to_half(std::uniform_real_distribution<float>(-0.1f, 0.1f)(random));
+      std::memcpy(blocks.data() + static_cast<size_t>(i) * info.bytes + at, &half, 2);
+    }
+  return blocks;
+}
+
+struct Case {
+  BlockType type;
+  std::vector<int> halves;
+  double tolerance;  // 0: exact
+};
+
+TEST(RowReader, takes_over_the_codes_of_each_block_type_without_loss) {
+  const Case cases[] = {{BlockType::q4_0, {0}, 0},       {BlockType::q4_1, {0, 2}, 0},   {BlockType::q5_0, {0}, 0},
+                        {BlockType::q5_1, {0, 2}, 0},    {BlockType::q8_0, {0}, 0},      {BlockType::iq4_nl, {0}, 0},
+                        {BlockType::q4_k, {0, 2}, 5e-4}, {BlockType::q5_k, {0, 2}, 5e-4}};
+  constexpr int64_t kRows = 6, kColumns = 512;
+  for (const Case& c : cases) {
+    const BlockInfo& info = block_info(c.type);
+    const auto blocks = random_blocks(c.type, kRows * kColumns / info.values, c.halves);
+    const SourceTensor tensor{"w", std::string(info.name), "f", c.type, {kRows, kColumns}, blocks};
+    const WeightDecl decl{.name = "w", .shape = {kRows, kColumns}};
+    const RowReader reader(tensor, decl, {});
+    const WeightFormat format = *taken_over_format(c.type);
+    const WeightBytes bytes = weight_bytes(format, Layout::rows, kRows, kColumns);
+    std::vector<std::byte> codes(bytes.codes), scales(bytes.scales), minima(bytes.minima);
+    ASSERT_TRUE(reader.take_over(format, 0, kRows, {codes, scales, minima})) << info.name;
+    std::vector<float> values(kRows * kColumns);
+    ASSERT_TRUE(reader.read(0, kRows, values.data()));
+    const WeightView view{format, Layout::rows, kRows, kColumns, codes, scales, minima};
+    EXPECT_LE(weight_error(values, view).relative_rms(), c.tolerance) << info.name;
+  }
+}
+
+TEST(RowReader, undoes_pairs_of_rows_in_each_head) {
+  std::vector<float> values = {0, 1, 2, 3, 10, 11, 12, 13};
+  const SourceTensor tensor{"w", "F32", "f", BlockType::f32, {8, 1}, std::as_bytes(std::span(values))};
+  const WeightDecl decl{.name = "w", .shape = {8, 1}, .head_dim = 4};
+  std::vector<float> out(8);
+  ASSERT_TRUE(RowReader(tensor, decl, {{}, Fold::rope_unpair, 0}).read(0, 8, out.data()));
+  EXPECT_EQ(out, (std::vector<float>{0, 2, 1, 3, 10, 12, 11, 13}));
+}
+
+TEST(RowReader, adds_one_to_norms_and_takes_one_half_of_a_fused_tensor) {
+  std::vector<float> values = {0, 1, 2, 3};
+  const SourceTensor tensor{"w", "F32", "f", BlockType::f32, {4}, std::as_bytes(std::span(values))};
+  std::vector<float> out(2);
+  ASSERT_TRUE(RowReader(tensor, {.name = "w", .shape = {2}}, {{}, Fold::add_one, 2}).read(0, 2, out.data()));
+  EXPECT_EQ(out, (std::vector<float>{3, 4}));
+}
+
+TEST(RowReader, reads_a_quantised_vector_along_its_blocks) {
+  const auto blocks = random_blocks(BlockType::q8_0, 2, {0});
+  const SourceTensor tensor{"w", "Q8_0", "f", BlockType::q8_0, {64}, blocks};
+  std::vector<float> all(64), out(3);
+  dequantise_blocks(BlockType::q8_0, blocks, all.data());
+  ASSERT_TRUE(RowReader(tensor, {.name = "w", .shape = {64}}, {}).read(33, 3, out.data()));
+  EXPECT_EQ(out, (std::vector<float>{all[33], all[34], all[35]}));
+}
+
+}  // namespace
+}  // namespace onw

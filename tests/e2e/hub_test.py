@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""onw pull, list and rm as a person uses them, against a hub on this machine that has faults."""
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import tiny_hf  # noqa: E402
+from hub_server import Hub, Proxy, Server  # noqa: E402
+
+ONW = os.environ.get("ONW", "build/release/onw")
+FILES = tiny_hf.files()
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+class Home:
+    """A store of its own for one test, in a folder with a name that is not ASCII."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="模型 é "))
+
+    def run(self, *arguments, hub=None, before=None, **variables):
+        env = {k: v for k, v in os.environ.items() if k not in PROXIES and k not in ("HF_TOKEN", "HF_ENDPOINT")}
+        env.update(ONW_HOME=str(self.folder / "home"), ONW_CACHE=str(self.folder / "cache"), **variables)
+        if hub is not None:
+            env["HF_ENDPOINT"] = hub if isinstance(hub, str) else hub.address
+        return subprocess.run([ONW, *map(str, arguments)], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=120, preexec_fn=before)
+
+    def models(self):
+        return [m["name"] for m in json.loads(self.run("list", "--json").stdout)["models"]]
+
+
+def flip(name, body):
+    return body[:5000] + bytes([body[5000] ^ 1]) + body[5001:], None
+
+
+def cut(name, body):
+    return body, 3000
+
+
+def deny_symlinks():
+    """The calls symlink and symlinkat fail from here on, by a seccomp filter (x86-64)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    load, jump, give = 0x20, 0x15, 0x06
+    program = [(load, 0, 0, 0), (jump, 1, 0, 88), (jump, 0, 1, 266), (give, 0, 0, 0x00050001), (give, 0, 0, 0x7FFF0000)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
+    filter_ = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, filter_, 0, 0) != 0:
+        raise OSError("no seccomp filters here")
+    try:
+        os.symlink("a", "/nowhere/b")
+    except PermissionError:
+        return
+    raise OSError("the filter does not hold")
+
+
+class HubTest(unittest.TestCase):
+    def setUp(self):
+        self.home = Home()
+        self.addCleanup(shutil.rmtree, self.home.folder, True)
+
+    def needs(self, command):
+        if command not in self.home.run("--help").stdout:
+            self.skipTest(f"there is no command {command} yet")
+
+    def assert_pulled(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.home.models(), ["org/tiny"])
+
+    def assert_failed(self, done, *words):
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(self.home.models(), [])
+
+    def test_a_pulled_model_answers_and_is_listed_and_removed(self):  # platform/ui-158
+        self.needs("chat")
+        with Hub(FILES) as hub:
+            self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub))
+        answer = self.home.run("chat", "org/tiny", "--prompt", "Hi", "--max-tokens", "4", "--temperature", "0")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(self.home.run("rm", "org/tiny", "--yes").returncode, 0)
+        self.assertEqual(self.home.models(), [])
+        self.assertEqual(self.home.run("rm", "org/tiny", "--yes").returncode, 1)
+
+    def test_a_complete_model_is_loaded_without_a_connection(self):  # hub-140
+        self.needs("chat")
+        with Hub(FILES) as hub:
+            self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub))
+            before = len(hub.requests)
+            with Server(lambda request: request.reply(500)) as proxy:
+                answer = self.home.run("chat", "org/tiny", "--prompt", "Hi", "--max-tokens", "2", hub=hub, http_proxy=proxy.address,
+                                       HTTPS_PROXY=proxy.address)
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+                self.assertEqual(proxy.requests, [])
+            self.assertEqual(len(hub.requests), before)
+
+    def test_a_cut_transfer_goes_on(self):
+        with Hub(FILES, faults=[cut, cut]) as hub:
+            self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub))
+            ranges = [headers.get("Range") for path, headers in hub.requests if path.startswith("/cdn/")]
+            self.assertEqual(ranges, [None, "bytes=3000-", "bytes=6000-"])
+
+    def test_a_flipped_byte_is_mended_by_another_try(self):  # hub-138
+        with Hub(FILES, faults=[flip]) as hub:
+            self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub))
+
+    def test_a_byte_that_stays_flipped_is_an_error_with_both_digests(self):  # hub-138
+        with Hub(FILES, faults=[flip] * 9) as hub:
+            digest = next(s["lfs"]["sha256"] for s in hub.listing()["siblings"] if "lfs" in s)
+            done = self.home.run("pull", "org/tiny", hub=hub)
+            self.assert_failed(done, digest, "digest")
+            self.assertEqual(len(set(w for w in done.stderr.replace(".", " ").split() if len(w) == 64)), 2)
+
+    def test_names_that_lead_out_of_the_folder_are_refused(self):  # hub-141
+        for name in ("../../x", "/x", "C:\\x", "a\u0000b"):
+            with Hub({**FILES, name: b"x"}) as hub:
+                self.assert_failed(self.home.run("pull", "org/tiny", hub=hub), "Refused")
+                self.assertEqual(len(hub.requests), 1)
+
+    def test_the_store_needs_no_symbolic_links(self):  # hub-143
+        with Hub(FILES) as hub:
+            try:
+                self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub, before=deny_symlinks))
+            except subprocess.SubprocessError:
+                self.skipTest("this system takes no seccomp filter")
+        links = [p for p in self.home.folder.rglob("*") if p.is_symlink()]
+        self.assertEqual(links, [])
+
+    def test_a_private_model_wants_a_token_which_the_cdn_never_sees(self):
+        with Server(lambda request: hub.handle(request)) as cdn, Hub(FILES, token="secret") as hub:
+            hub.cdn = cdn.address.replace("127.0.0.1", "localhost")
+            self.assert_failed(self.home.run("pull", "org/tiny", hub=hub), "HF_TOKEN")
+            self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub, HF_TOKEN="secret"))
+            self.assertTrue(cdn.requests)
+            self.assertFalse([h for _, h in cdn.requests if "Authorization" in h])
+
+    def test_a_proxy_is_used_for_every_host(self):  # hub-146
+        with Hub(FILES) as hub, Proxy(hub.address) as proxy:
+            hub.cdn = "http://cdn.invalid"  # names that only the proxy resolves
+            self.assert_pulled(self.home.run("pull", "org/tiny", hub="http://hub.invalid", http_proxy=proxy.address))
+            hosts = {path.split("/")[2] for path, _ in proxy.requests}
+            self.assertEqual(hosts, {"hub.invalid", "cdn.invalid"})
+
+    def test_no_network_is_a_clear_error(self):
+        done = self.home.run("pull", "org/tiny", hub="http://127.0.0.1:1")
+        self.assert_failed(done, "127.0.0.1:1", "HTTPS_PROXY")
+
+    def test_what_is_not_there_and_what_is_no_name_differ(self):
+        with Hub(FILES) as hub:
+            self.assert_failed(self.home.run("pull", "org/other", hub=hub), "org/other", "spelling")
+            wrong = self.home.run("pull", "../x", hub=hub)
+            self.assertIn(wrong.returncode, (1, 2))
+            self.assertIn("../x", wrong.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
