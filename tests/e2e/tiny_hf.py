@@ -29,10 +29,10 @@ def tokenizer():
                       "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": vocabulary, "merges": []}}
 
 
-def config():
+def config(max_context):
     return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": INNER,
             "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD,
-            "vocab_size": 256 + len(SPECIAL), "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+            "vocab_size": 256 + len(SPECIAL), "max_position_embeddings": max_context, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
             "hidden_act": "silu", "tie_word_embeddings": False, "bos_token_id": 256, "eos_token_id": 259, "torch_dtype": "float32"}
 
 
@@ -67,19 +67,19 @@ def weights(seed):
     return struct.pack("<Q", len(text)) + text + bytes(data)
 
 
-def files(seed=1):
-    """name -> bytes of every file of the model."""
+def files(seed=1, template=TEMPLATE, max_context=2048):
+    """name -> bytes of every file of the model; `template` "": none."""
     special = {"bos_token": "<s>", "eos_token": "<|im_end|>", "add_bos_token": False, "tokenizer_class": "PreTrainedTokenizerFast",
-               "chat_template": TEMPLATE, "model_max_length": 2048}
-    as_json = {"config.json": config(), "tokenizer.json": tokenizer(), "tokenizer_config.json": special,
+               "model_max_length": max_context, **({"chat_template": template} if template else {})}
+    as_json = {"config.json": config(max_context), "tokenizer.json": tokenizer(), "tokenizer_config.json": special,
                "generation_config.json": {"eos_token_id": [257, 259]}}
     made = {name: (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode() for name, value in as_json.items()}
     return {**made, "model.safetensors": weights(seed)}
 
 
-def write(folder, seed=1):
+def write(folder, **options):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files(seed).items():
+    for name, content in files(**options).items():
         (folder / name).write_bytes(content)
     return folder

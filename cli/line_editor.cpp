@@ -1,0 +1,126 @@
+#include "cli/line_editor.h"
+
+#include <histedit.h>
+
+#include <clocale>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <utility>
+
+#include "base/terminal.h"
+
+namespace onw::cli {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+constexpr char kBlock[] = "\"\"\"";
+
+char* prompt_of(EditLine* editor) {
+  void* data = nullptr;
+  el_get(editor, EL_CLIENTDATA, &data);
+  return static_cast<std::string*>(data)->data();
+}
+
+// libedit reads characters by the locale; only that part of it is taken, so that numbers stay as they are.
+void use_utf8() {
+  const char* taken = std::setlocale(LC_CTYPE, "");
+  if (taken == nullptr || std::strcmp(taken, "C") == 0 || std::strcmp(taken, "POSIX") == 0)
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace
+
+bool MessageLines::add(std::string line) {
+  if (block_) {
+    if (line == kBlock) {
+      block_ = false;
+      if (!text_.empty()) text_.pop_back();
+      return false;
+    }
+    text_ += line + "\n";
+    return true;
+  }
+  if (text_.empty() && line == kBlock) return block_ = true;
+  if (!line.empty() && line.back() == '\\') {
+    line.back() = '\n';
+    text_ += line;
+    return true;
+  }
+  text_ += line;
+  return false;
+}
+
+std::string MessageLines::take() {
+  block_ = false;
+  return std::exchange(text_, {});
+}
+
+struct LineEditor::State {
+  EditLine* editor = nullptr;
+  History* history = nullptr;
+  std::string prompt;
+  std::string file;
+};
+
+LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_unique<State>()) {
+  if (!is_terminal(Stream::in) || !is_terminal(Stream::err)) return;
+  use_utf8();
+  State& s = *state_;
+  s.file = history_file.string();
+  s.history = history_init();
+  s.editor = el_init("onw", stdin, stderr, stderr);  // stdout is left to the answers
+  if (s.editor == nullptr || s.history == nullptr) return;
+  HistEvent event;
+  history(s.history, &event, H_SETSIZE, kHistoryLines);
+  history(s.history, &event, H_SETUNIQUE, 1);
+  history(s.history, &event, H_LOAD, s.file.c_str());
+  el_set(s.editor, EL_CLIENTDATA, &s.prompt);
+  el_set(s.editor, EL_PROMPT, prompt_of);
+  el_set(s.editor, EL_EDITOR, "emacs");
+  el_set(s.editor, EL_HIST, history, s.history);
+  el_set(s.editor, EL_SIGNAL, 1);  // a signal finds the terminal as it was
+  el_source(s.editor, nullptr);    // the person's own ~/.editrc
+}
+
+LineEditor::~LineEditor() {
+  State& s = *state_;
+  if (s.history != nullptr) {
+    HistEvent event;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(s.file).parent_path(), ignored);
+    history(s.history, &event, H_SAVE, s.file.c_str());
+    history_end(s.history);
+  }
+  if (s.editor != nullptr) el_end(s.editor);
+}
+
+std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
+  State& s = *state_;
+  if (s.editor == nullptr) {
+    std::string line;
+    if (!std::getline(std::cin, line)) return std::nullopt;
+    return line;
+  }
+  s.prompt = prompt;
+  int count = 0;
+  const char* typed = el_gets(s.editor, &count);
+  if (typed == nullptr || count <= 0) return std::nullopt;
+  std::string line(typed, static_cast<size_t>(count));
+  if (!line.empty() && line.back() == '\n') line.pop_back();
+  if (!line.empty()) {
+    HistEvent event;
+    history(s.history, &event, H_ENTER, line.c_str());
+  }
+  return line;
+}
+
+std::optional<std::string> LineEditor::read(const std::string& prompt) {
+  MessageLines message;
+  auto line = read_line(prompt);
+  while (line && message.add(std::move(*line))) line = read_line("... ");
+  if (!line && message.empty()) return std::nullopt;
+  return message.take();
+}
+
+}  // namespace onw::cli
