@@ -23,27 +23,40 @@ std::string_view weight_name(const Operands& in, size_t i) { return in.names[i];
 Result<std::vector<float>> vector_of(const Operands& in, size_t i, const Context& c) {
   if (i >= in.values.size()) return std::vector<float>();
   if (in.values[i] != nullptr) return in.values[i]->f;
-  return load_weight(c.weights, weight_name(in, i));
+  return load_weight(c.program, c.weights, weight_name(in, i));
 }
 
-Result<Tensor> linear(const Tensor& x, const Operands& in, size_t weight, const Context& c, const Tensor* residual) {
-  const auto w = c.weights.find(weight_name(in, weight));
-  RETURN_IF_ERROR(w);
-  const auto bias = vector_of(in, weight + 1, c);
-  RETURN_IF_ERROR(bias);
-  Tensor y = make_tensor({DType::f32, {kRows, w->outputs}, 0}, c.rows);
-  MatmulOutput out{.y = y.f.data(), .stride = w->outputs, .bias = bias->empty() ? nullptr : bias->data()};
-  if (residual != nullptr) out.residual = residual->f.data(), out.residual_stride = w->outputs;
-  const bool judge = c.isa == Isa::generic || w->layout == Layout::rows;
-  const auto product = [&](int64_t first, int64_t last) {
+// One weight's outputs, at `column` of y.
+void product(const Tensor& x, const WeightView& w, int64_t column, const Context& c, MatmulOutput out) {
+  out.y += column;
+  if (out.bias != nullptr) out.bias += column;
+  if (out.residual != nullptr) out.residual += column;
+  const bool judge = c.isa == Isa::generic || w.layout == Layout::rows;
+  split(output_blocks(w), c.threads, [&](int64_t first, int64_t last) {
     if (x.type.dtype == DType::q8) {
-      judge ? matmul_reference(x.q, *w, {first, last}, out) : matmul(x.q, *w, {first, last}, out, c.isa);
+      judge ? matmul_reference(x.q, w, {first, last}, out) : matmul(x.q, w, {first, last}, out, c.isa);
     } else {
       const FloatRows rows{x.f.data(), c.rows, x.type.last()};
-      judge ? matmul_reference(rows, *w, {first, last}, out) : matmul(rows, *w, {first, last}, out, c.isa);
+      judge ? matmul_reference(rows, w, {first, last}, out) : matmul(rows, w, {first, last}, out, c.isa);
     }
-  };
-  split(output_blocks(*w), c.threads, product);
+  });
+}
+
+Result<Tensor> linear(const Node& n, const Operands& in, size_t at, const Context& c, const Tensor* residual) {
+  const auto bias = vector_of(in, at + 2, c);
+  RETURN_IF_ERROR(bias);
+  Tensor y = make_tensor(n.type, c.rows);
+  MatmulOutput out{.y = y.f.data(), .stride = n.type.last(), .bias = bias->empty() ? nullptr : bias->data()};
+  if (residual != nullptr) out.residual = residual->f.data(), out.residual_stride = n.type.last();
+  const WeightDecl* decl = c.program.weight(weight_name(in, at + 1));
+  CHECK(decl != nullptr);
+  int64_t column = 0;
+  for (const std::string& part : decl->parts.empty() ? std::vector{decl->name} : decl->parts) {
+    const auto w = c.weights.find(part);
+    RETURN_IF_ERROR(w);
+    product(*in.values[at], *w, column, c, out);
+    column += w->outputs;
+  }
   return y;
 }
 
@@ -166,13 +179,18 @@ Result<Tensor> attention(const Node& n, const Operands& in, const Context& c) {
 
 }  // namespace
 
-Result<std::vector<float>> load_weight(const WeightSet& weights, std::string_view name) {
-  const auto w = weights.find(name);
-  RETURN_IF_ERROR(w);
-  std::vector<float> values(static_cast<size_t>(w->outputs * w->inputs));
-  for (int64_t o = 0; o < w->outputs; ++o)
-    dequantise_row(*w, o,
-                   std::span(values).subspan(static_cast<size_t>(o * w->inputs), static_cast<size_t>(w->inputs)));
+Result<std::vector<float>> load_weight(const Program& program, const WeightSet& weights, std::string_view name) {
+  const WeightDecl* decl = program.weight(name);
+  CHECK(decl != nullptr);
+  std::vector<float> values;
+  for (const std::string& part : decl->parts.empty() ? std::vector{decl->name} : decl->parts) {
+    const auto w = weights.find(part);
+    RETURN_IF_ERROR(w);
+    const size_t begin = values.size(), inputs = static_cast<size_t>(w->inputs);
+    values.resize(begin + static_cast<size_t>(w->outputs) * inputs);
+    for (int64_t o = 0; o < w->outputs; ++o)
+      dequantise_row(*w, o, std::span(values).subspan(begin + static_cast<size_t>(o) * inputs, inputs));
+  }
   return values;
 }
 
@@ -180,9 +198,9 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
   const Attributes& a = n.attributes;
   switch (n.op) {
     case Op::linear:
-      return linear(*in.values[0], in, 1, c, nullptr);
+      return linear(n, in, 0, c, nullptr);
     case Op::linear_add:
-      return linear(*in.values[1], in, 2, c, in.values[0]);
+      return linear(n, in, 1, c, in.values[0]);
     case Op::rms_norm:
       return rms_norm(n, in, c);
     case Op::layer_norm:

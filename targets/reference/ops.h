@@ -35,7 +35,7 @@ struct Operands {
 // Errors: unsupported for ops of later families, missing_tensor for weights.
 Result<Tensor> evaluate(const Node& node, const Operands& in, const Context& context);
 
-// A plain or quantised weight as FP32, [shape].
-Result<std::vector<float>> load_weight(const WeightSet& weights, std::string_view name);
+// A plain or quantised weight as FP32, [shape]; a merged one part after part.
+Result<std::vector<float>> load_weight(const Program& program, const WeightSet& weights, std::string_view name);
 
 }  // namespace onw::reference

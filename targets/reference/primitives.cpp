@@ -175,7 +175,7 @@ Result<Tensor> evaluate_primitive(const Node& n, const Operands& in, const Conte
   std::vector<const Tensor*> values(in.values.begin(), in.values.end());
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] != nullptr) continue;
-    auto w = load_weight(c.weights, in.names[i]);
+    auto w = load_weight(c.program, c.weights, in.names[i]);
     RETURN_IF_ERROR(w);
     const WeightDecl* decl = c.program.weight(in.names[i]);
     CHECK(decl != nullptr);

@@ -1,0 +1,96 @@
+#include "tests/random_model.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "models/registry.h"
+#include "quant/quantise.h"
+
+namespace onw::testing {
+namespace {
+
+struct Stored {
+  std::vector<std::byte> codes, scales, minima;
+  WeightView view;
+};
+
+std::vector<float> draw(const WeightDecl& decl, int64_t outputs, int64_t inputs, uint32_t seed) {
+  std::seed_seq mixed{seed, static_cast<uint32_t>(std::hash<std::string>{}(decl.name))};
+  std::mt19937 random(mixed);
+  std::normal_distribution<float> normal;
+  const bool norm = decl.name.find("norm") != std::string::npos;
+  const float spread = decl.role == WeightRole::vector ? 0.2f : 1.5f / std::sqrt(static_cast<float>(inputs));
+  std::vector<float> values(static_cast<size_t>(outputs * inputs));
+  for (float& v : values) v = normal(random) * spread + (norm ? 1.0f : 0.0f);
+  return values;
+}
+
+}  // namespace
+
+RandomModel random_model(const nlohmann::json& config, const FormatChoice& format, uint32_t seed) {
+  auto program = build_program(config);
+  if (!program) throw std::runtime_error(program.error().message);
+  auto stored = std::make_shared<std::map<std::string, Stored, std::less<>>>();
+  for (WeightDecl& decl : program->weights) {
+    const int64_t outputs = decl.shape[0], inputs = decl.shape.size() > 1 ? decl.shape[1] : 1;
+    decl.format = decl.role == WeightRole::vector ? WeightFormat::f32 : fit(format(decl), inputs);
+    const WeightBytes bytes = weight_bytes(decl.format, Layout::rows, outputs, inputs);
+    Stored& s = (*stored)[decl.name];
+    s.codes.resize(static_cast<size_t>(bytes.codes));
+    s.scales.resize(static_cast<size_t>(bytes.scales));
+    s.minima.resize(static_cast<size_t>(bytes.minima));
+    const auto done =
+        quantise(decl.format, draw(decl, outputs, inputs, seed), outputs, inputs, {s.codes, s.scales, s.minima});
+    if (!done) throw std::runtime_error(done.error().message);
+    s.view = {decl.format, Layout::rows, outputs, inputs, s.codes, s.scales, s.minima};
+  }
+  return {std::move(*program),
+          {[stored](std::string_view name) -> Result<WeightView> {
+             const auto found = stored->find(name);
+             if (found == stored->end()) return error(Code::missing_tensor, "no weight '{}'", name);
+             return found->second.view;
+           },
+           stored}};
+}
+
+nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
+  const std::map<std::string_view, const char*> classes = {{"llama", "LlamaForCausalLM"},
+                                                           {"qwen2", "Qwen2ForCausalLM"},
+                                                           {"qwen3", "Qwen3ForCausalLM"},
+                                                           {"granite", "GraniteForCausalLM"},
+                                                           {"granitemoehybrid", "GraniteMoeHybridForCausalLM"},
+                                                           {"gemma3", "Gemma3ForCausalLM"}};
+  const int64_t heads = hidden == 512 ? 8 : hidden == 320 ? 5 : 4, kv = hidden == 320 ? 1 : 2;
+  const int64_t intermediate = hidden == 512 ? 640 : hidden == 320 ? 448 : 80;
+  nlohmann::json c = {{"architectures", {classes.at(family)}},
+                      {"hidden_size", hidden},
+                      {"intermediate_size", intermediate},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", heads},
+                      {"num_key_value_heads", kv},
+                      {"head_dim", hidden / heads},
+                      {"vocab_size", 101},
+                      {"rms_norm_eps", 1e-5},
+                      {"tie_word_embeddings", false},
+                      {"max_position_embeddings", 4096}};
+  if (family == "llama") c["attention_bias"] = c["mlp_bias"] = true;
+  if (family.starts_with("granite"))
+    c.update({{"embedding_multiplier", 7.0},
+              {"attention_multiplier", 0.11},
+              {"residual_multiplier", 0.37},
+              {"logits_scaling", 3.0}});
+  if (family == "granitemoehybrid")
+    c.update({{"shared_intermediate_size", intermediate}, {"position_embedding_type", "rope"}});
+  if (family == "gemma3")
+    c.update({{"num_hidden_layers", 6},
+              {"sliding_window", 5},
+              {"sliding_window_pattern", 3},
+              {"query_pre_attn_scalar", 13},
+              {"final_logit_softcapping", 3.0},
+              {"tie_word_embeddings", true}});
+  return c;
+}
+
+}  // namespace onw::testing
