@@ -138,6 +138,19 @@ Tensor each(const Tensor& x, F f) {
   return y;
 }
 
+Result<Tensor> embed_rows(const Node& n, const Operands& in, const Context& c) {
+  const auto table = c.weights.find(weight_name(in, 1));
+  RETURN_IF_ERROR(table);
+  Tensor y = make_tensor(n.type, c.rows);
+  for (int64_t r = 0; r < y.rows(); ++r) {
+    const auto id = static_cast<int64_t>(in.values[0]->f[static_cast<size_t>(r)]);
+    if (id < 0 || id >= table->outputs)
+      return error(Code::invalid_argument, "{}: id {} of a table of {}", n.label, id, table->outputs);
+    dequantise_row(*table, id, y.row(r));
+  }
+  return y;
+}
+
 Tensor kv_write(const Node& n, const Operands& in, const Context& c) {
   const int state = c.program.state(n.attributes.text("state"));
   for (int64_t r = 0; r < c.rows; ++r) {
@@ -231,6 +244,8 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
                   [cap = static_cast<float>(a.number("cap"))](float x) { return scalar::soft_cap(x, cap); });
     case Op::scale:
       return each(*in.values[0], [by = static_cast<float>(a.number("by"))](float x) { return x * by; });
+    case Op::embed_rows:
+      return embed_rows(n, in, c);
     case Op::kv_write:
       return kv_write(n, in, c);
     case Op::attention:
