@@ -3,5 +3,5 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 status=0
 tools/check_repo.py || status=1
-for tests in tools/checks_test.py tools/testing/testing_test.py; do python3 "$tests" 2>&1 || status=1; done
+tools/testing/scripts.py tools tools/testing || status=1
 exit $status

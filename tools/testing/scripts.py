@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs every test script (*_test.sh, *_test.py) of a folder, and prints their counts.
+"""Runs every test script (*_test.sh, *_test.py) of some folders, and prints their counts.
 
-    scripts.py FOLDER [--seconds N]
+    scripts.py FOLDER ... [--seconds N]
 
 A script prints `SKIP name: why` for each skip and ends with `N passed, N failed, N skipped`, or is a unittest with verbosity=2, which
 shows why it skips. Its environment: ONW (the program), ONW_BUILD, ONW_PYTHON (with tests/requirements.txt), ONW_TEST_MODELS (see
@@ -37,12 +37,12 @@ def run(script, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folders", nargs="+", type=pathlib.Path)
     parser.add_argument("--seconds", type=int, default=600, help="for one script")
     options = parser.parse_args()
-    scripts = sorted(p for pattern in ("*_test.sh", "*_test.py") for p in options.folder.glob(pattern))
+    scripts = sorted(p for folder in options.folders for pattern in ("*_test.sh", "*_test.py") for p in folder.glob(pattern))
     if not scripts:
-        print(f"SKIP {options.folder}: holds no test script yet\n0 passed, 0 failed, 1 skipped")
+        print(f"SKIP {options.folders[0]}: holds no test script yet\n0 passed, 0 failed, 1 skipped")
         return 0
     total = Counts()
     for script in scripts:

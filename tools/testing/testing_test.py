@@ -24,6 +24,9 @@ class Parse(unittest.TestCase):
         self.assertEqual(numbers("Ran 5 tests in 0.1s\n\nOK (skipped=1)\n"), (4, 0, 1))
         self.assertEqual(numbers("Ran 5 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n", 1), (3, 2, 0))
 
+    def test_the_same_tests_are_not_counted_twice(self):
+        self.assertEqual(numbers("Ran 5 tests in 0.1s\n\nOK (skipped=1)\nSKIP a: why\n4 passed, 0 failed, 1 skipped\n"), (4, 0, 1))
+
     def test_the_reasons_of_unittest_are_kept(self):
         text = "test_a (x.A.test_a) ... ok\ntest_b (x.A.test_b) ... skipped 'no such thing'\n\nRan 2 tests in 0.1s\n\nOK (skipped=1)\n"
         self.assertEqual(parse(text, 0, "x").skips, ["x: test_b: no such thing"])
