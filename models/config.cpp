@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "base/trig.h"
+
 namespace onw {
 
 Config::Config(const Json& config) : config_(std::make_shared<Json>(config)) {
@@ -108,7 +110,8 @@ void scale_yarn(const Json& p, int64_t r, RopeTable& table) {
   const double factor = parameter(p, "factor", 1), theta = parameter(p, "rope_theta", 10000);
   const double original = parameter(p, "original_max_position_embeddings", 4096);
   const auto corrected = [&](double rotations) {
-    return static_cast<double>(r) * std::log(original / (2 * std::numbers::pi * rotations)) / (2 * std::log(theta));
+    return static_cast<double>(r) * natural_log(original / (2 * std::numbers::pi * rotations)) /
+           (2 * natural_log(theta));
   };
   double low = corrected(parameter(p, "beta_fast", 32)), high = corrected(parameter(p, "beta_slow", 1));
   if (!p.contains("truncate") || !p["truncate"].is_boolean() || p["truncate"].get<bool>()) {
@@ -122,7 +125,7 @@ void scale_yarn(const Json& p, int64_t r, RopeTable& table) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     table.inv_freq[i] = table.inv_freq[i] / factor * ramp + table.inv_freq[i] * (1 - ramp);
   }
-  const auto magnitude = [](double s, double m) { return s > 1 ? 0.1 * m * std::log(s) + 1 : 1.0; };
+  const auto magnitude = [](double s, double m) { return s > 1 ? 0.1 * m * natural_log(s) + 1 : 1.0; };
   const double mscale = parameter(p, "mscale", 0), mscale_all = parameter(p, "mscale_all_dim", 0);
   table.scaling =
       mscale != 0 && mscale_all != 0 ? magnitude(factor, mscale) / magnitude(factor, mscale_all) : magnitude(factor, 1);
@@ -152,7 +155,7 @@ Result<RopeTable> Config::rope(std::string_view name, std::string_view kind, int
     return error(Code::bad_format, "config.json: rope theta {} or factor {} is not positive", base, factor);
   RopeTable table{std::string(name), {}, 1};
   for (int64_t i = 0; i < r / 2; ++i)
-    table.inv_freq.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(r)));
+    table.inv_freq.push_back(power(base, -2.0 * static_cast<double>(i) / static_cast<double>(r)));
   if (type == "linear") {
     for (double& f : table.inv_freq) f /= factor;
   } else if (type == "llama3") {
@@ -168,6 +171,10 @@ Result<RopeTable> Config::rope(std::string_view name, std::string_view kind, int
     return error(Code::unsupported,
                  "config.json: rope_type '{}' is not supported (default, linear, llama3, yarn, proportional)", type);
   }
+  for (const double f : table.inv_freq)
+    if (!(f >= 0 && f <= 1e6))
+      return error(Code::bad_format, "config.json: rope_type '{}' with these parameters gives a frequency of {}", type,
+                   f);
   return table;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "graph/verifier.h"
-#include "kernels/trig.h"
+#include "kernels/rope_row.h"
 #include "passes/fuse.h"
 #include "passes/merge_linears.h"
 #include "passes/quantise.h"

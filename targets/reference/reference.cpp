@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "graph/verifier.h"
-#include "kernels/trig.h"
+#include "kernels/rope_row.h"
 #include "quant/unpack.h"
 #include "targets/canonical_state.h"
 #include "targets/check_step.h"

@@ -1,4 +1,4 @@
-#include "kernels/trig.h"
+#include "base/trig.h"
 
 #include <bit>
 #include <cmath>
@@ -79,13 +79,6 @@ SinCos sin_cos(double angle) {
 
 double power(double base, double exponent) { return exp(exponent * log(base)); }
 
-void rope_row(float position, std::span<const float> inv_freq, float scale, float* cos, float* sin) {
-  for (size_t i = 0; i < inv_freq.size(); i++) {
-    const float angle = position * inv_freq[i];
-    const SinCos exact = sin_cos(angle);
-    cos[i] = static_cast<float>(exact.cos) * scale;
-    sin[i] = static_cast<float>(exact.sin) * scale;
-  }
-}
+double natural_log(double x) { return log(x); }
 
 }  // namespace onw

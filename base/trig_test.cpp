@@ -1,4 +1,4 @@
-#include "kernels/trig.h"
+#include "base/trig.h"
 
 #include <gtest/gtest.h>
 
@@ -60,17 +60,6 @@ TEST(Power, covers_the_range_of_double) {
   EXPECT_EQ(power(10, -400), 0);
   EXPECT_EQ(power(10, 400), std::numeric_limits<double>::infinity());
   EXPECT_NEAR(power(0.3, 2.5), std::pow(0.3, 2.5), 1e-16);
-}
-
-TEST(RopeRow, rounds_the_angle_as_the_publishers_do) {
-  const std::vector<float> inv_freq = {1.0f, 0.1f, 1e-5f};
-  std::vector<float> cos(3), sin(3);
-  rope_row(131071, inv_freq, 1.5f, cos.data(), sin.data());
-  for (int i = 0; i < 3; i++) {
-    const double angle = 131071.0f * inv_freq[i];
-    EXPECT_EQ(cos[i], static_cast<float>(std::cos(angle)) * 1.5f);
-    EXPECT_EQ(sin[i], static_cast<float>(std::sin(angle)) * 1.5f);
-  }
 }
 
 }  // namespace
