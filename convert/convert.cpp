@@ -151,6 +151,7 @@ Provenance provenance_of(const ModelSource& source, const Provenance& given) {
   if (!given.revision.empty()) p.revision = given.revision;
   if (!given.licence.empty()) p.licence = given.licence;
   p.command = given.command;
+  p.source_key = given.source_key;
   p.date = given.date.empty() ? now_utc() : given.date;
   p.onw_version = kVersion;
   return p;

@@ -27,6 +27,7 @@ class Sha256 {
 };
 
 std::array<std::byte, 32> sha256(std::span<const std::byte> bytes);
+inline std::array<std::byte, 32> sha256(std::string_view text) { return sha256(std::as_bytes(std::span(text))); }
 std::string to_hex(std::span<const std::byte> bytes);  // lower case
 
 }  // namespace onw

@@ -69,8 +69,9 @@ json to_json(const EngineInfo& e) {
       {"stop_ids", e.stop_ids},
       {"generation", to_json(e.generation)}};
   const Provenance& p = e.provenance;
-  root["provenance"] = {{"source", p.source}, {"revision", p.revision}, {"command", p.command},
-                        {"date", p.date},     {"licence", p.licence},   {"onw_version", p.onw_version}};
+  root["provenance"] = {
+      {"source", p.source},   {"revision", p.revision},       {"command", p.command},      {"date", p.date},
+      {"licence", p.licence}, {"onw_version", p.onw_version}, {"source_key", p.source_key}};
   for (const auto& [name, f] : e.files)
     root["files"][name] = {
         {"bytes", f.bytes}, {"modified_ns", f.modified_ns}, {"sha256", f.sha256}, {"sampled", f.sampled}};
@@ -111,8 +112,8 @@ Result<EngineInfo> parse_engine(const json& root, std::string_view where) {
                      text(f, "sampled")};
   if (const json* g = find_object(root, "generation")) e.generation = parse_generation(*g);
   if (const json* p = find_object(root, "provenance"))
-    e.provenance = {text(*p, "source"), text(*p, "revision"), text(*p, "command"),
-                    text(*p, "date"),   text(*p, "licence"),  text(*p, "onw_version")};
+    e.provenance = {text(*p, "source"),  text(*p, "revision"),    text(*p, "command"),   text(*p, "date"),
+                    text(*p, "licence"), text(*p, "onw_version"), text(*p, "source_key")};
   return e;
 }
 

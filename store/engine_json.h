@@ -30,6 +30,7 @@ struct Provenance {
   std::string date;  // ISO 8601, UTC
   std::string licence;
   std::string onw_version;
+  std::string source_key;  // of a file that was converted by being named: tells whether it is still the same
   bool operator==(const Provenance&) const = default;
 };
 
