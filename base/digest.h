@@ -27,4 +27,12 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
+// Of bytes or a text at once, in lower-case hex.
+inline std::string sha256_hex(std::span<const std::byte> bytes) {
+  Digest digest;
+  digest.add(bytes);
+  return digest.hex();
+}
+inline std::string sha256_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
+
 }  // namespace onw

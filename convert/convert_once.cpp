@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/digest.h"
 #include "base/file_lock.h"
 #include "graph/json.h"
-#include "store/digest.h"
 #include "store/model_folder.h"
 
 namespace onw {
@@ -39,7 +39,7 @@ Result<fs::path> convert_once(const fs::path& source, const fs::path& models, Co
   RETURN_IF_ERROR(state);
   const std::string wanted =
       fmt::format("{}{} {}", *state, options.made_for, options.format ? name(*options.format) : "default");
-  const std::string key = to_hex(sha256(wanted));
+  const std::string key = sha256_hex(wanted);
 
   std::error_code failed;
   fs::create_directories(models, failed);

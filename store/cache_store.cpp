@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/digest.h"
 #include "base/file_lock.h"
 #include "base/memory_file.h"
 #include "base/output_file.h"
 #include "graph/json.h"
-#include "store/digest.h"
 
 namespace onw {
 namespace {
@@ -61,10 +61,10 @@ bool is_about_the_disk(Code code) { return code == Code::no_space || code == Cod
 CacheStore::CacheStore(fs::path folder, int64_t cap_bytes) : folder_(std::move(folder)), cap_bytes_(cap_bytes) {}
 
 Result<WeightFile> CacheStore::weights(const CacheRequest& request) const {
-  Sha256 hash;
+  Digest hash;
   hash.add(request.digest);
   hash.add(plan_weight_file(request.units).header);
-  const fs::path file = folder_ / (to_hex(hash.finish()).substr(0, 32) + std::string(kExtension));
+  const fs::path file = folder_ / (hash.hex().substr(0, 32) + std::string(kExtension));
   if (auto there = open_entry(file, request.units)) return there;
   auto made = make(request, file);
   if (made || !is_about_the_disk(made.error().code)) return made;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "store/digest.h"
+#include "base/digest.h"
 
 namespace onw {
 namespace {
@@ -14,13 +14,13 @@ std::string codes_name(const StoredWeight& w) { return info(w.format).plain() ? 
 
 std::string sampled_digest(std::span<const std::byte> file) {
   constexpr size_t kBlock = 4096, kBlocks = 64;
-  Sha256 hash;
+  Digest hash;
   const size_t blocks = (file.size() + kBlock - 1) / kBlock, samples = std::min(blocks, kBlocks);
   for (size_t i = 0; i < samples; ++i) {
     const size_t block = samples == 1 ? 0 : i * (blocks - 1) / (samples - 1);
     hash.add(file.subspan(block * kBlock, std::min(kBlock, file.size() - block * kBlock)));
   }
-  return to_hex(hash.finish());
+  return hash.hex();
 }
 
 Result<WeightFile> WeightFile::open(const std::filesystem::path& path, std::vector<StoredWeight> weights) {
@@ -122,6 +122,6 @@ Result<WeightView> WeightFile::merged(std::span<const std::string> names) const 
 bool WeightFile::adjacent(std::span<const std::string> names) const { return merged(names).has_value(); }
 
 std::string WeightFile::sampled_digest() const { return onw::sampled_digest(data()); }
-std::string WeightFile::digest() const { return to_hex(sha256(data())); }
+std::string WeightFile::digest() const { return sha256_hex(data()); }
 
 }  // namespace onw

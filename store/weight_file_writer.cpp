@@ -17,10 +17,10 @@ using nlohmann::json;
 constexpr int64_t kSyncBytes = 64 << 20;
 
 std::string key_of(const WeightFilePlan& plan, std::string_view fingerprint) {
-  Sha256 hash;
+  Digest hash;
   hash.add(plan.header);
   hash.add(fingerprint);
-  return to_hex(hash.finish());
+  return hash.hex();
 }
 
 // The lines of a journal: {"key"} first, then {"end", "note"} for each unit. Stops at the first that is not whole.
@@ -166,7 +166,7 @@ Result<std::string> WeightFileWriter::finish() {
   RETURN_IF_ERROR(put(std::as_bytes(std::span(footer))));
   CHECK(file_.position() == plan_.file_bytes);
   RETURN_IF_ERROR(file_.finish());
-  return to_hex(hash_.finish());
+  return hash_.hex();
 }
 
 }  // namespace onw

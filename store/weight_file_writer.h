@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/output_file.h"
 #include "base/result.h"
-#include "store/digest.h"
 #include "store/weight_plan.h"
 
 namespace onw {
@@ -53,7 +53,7 @@ class WeightFileWriter {
   std::vector<WeightUnit> units_;
   WeightFilePlan plan_;
   OutputFile file_;
-  Sha256 hash_;
+  Digest hash_;
   size_t unit_ = 0;
   size_t tensor_ = 0;                         // of the plan, the next to be written
   std::vector<std::vector<std::byte>> late_;  // scales and minima of the unit, which follow all its codes

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checked.h"
+#include "base/digest.h"
 #include "base/result.h"
-#include "store/digest.h"
 
 namespace onw {
 namespace {
@@ -111,8 +111,9 @@ WeightFilePlan plan_weight_file(std::span<const WeightUnit> units) {
 std::string footer_of(std::string_view header, int64_t file_bytes) {
   std::string footer(kFooterMagic);
   footer.append(reinterpret_cast<const char*>(&file_bytes), sizeof file_bytes);
-  const auto digest = sha256(std::as_bytes(std::span(header)));
-  footer.append(reinterpret_cast<const char*>(digest.data()), digest.size());
+  const std::string hex = sha256_hex(header);
+  for (size_t i = 0; i < hex.size(); i += 2)
+    footer.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   footer.resize(kFooterBytes, '\0');
   return footer;
 }
