@@ -23,10 +23,12 @@ int nearest_level(float x, std::span<const float> levels) {
   return best;
 }
 
-// Half to even: the default rounding mode, which no thread of onw leaves.
+// Half to even, as the addition of 1.5 * 2^23 rounds (no thread of onw leaves the default rounding mode). The bounds
+// are integers, so clamping first gives the same.
 int round_clamped(float x, CodeRange range) {
-  return static_cast<int>(
-      std::clamp(std::nearbyint(x), static_cast<float>(range.lowest), static_cast<float>(range.highest)));
+  constexpr float kRound = 0x1.8p23f;
+  const float clamped = std::min(std::max(x, static_cast<float>(range.lowest)), static_cast<float>(range.highest));
+  return static_cast<int>(clamped + kRound - kRound);
 }
 
 Group linear_group(const FormatInfo& f, std::span<const float> w) {
