@@ -23,12 +23,10 @@ int nearest_level(float x, std::span<const float> levels) {
   return best;
 }
 
-// Half to even, as the addition of 1.5 * 2^23 rounds (no thread of onw leaves the default rounding mode). The bounds
-// are integers, so clamping first gives the same.
+// Half to even: the default rounding mode, which no thread of onw leaves.
 int round_clamped(float x, CodeRange range) {
-  constexpr float kRound = 0x1.8p23f;
-  const float clamped = std::min(std::max(x, static_cast<float>(range.lowest)), static_cast<float>(range.highest));
-  return static_cast<int>(clamped + kRound - kRound);
+  return static_cast<int>(
+      std::clamp(std::nearbyint(x), static_cast<float>(range.lowest), static_cast<float>(range.highest)));
 }
 
 Group linear_group(const FormatInfo& f, std::span<const float> w) {

@@ -22,6 +22,7 @@ inline Result<void> checked(int32_t status, OnwBytes message, const char* what) 
   if (status == ONW_PANICKED)
     return error(Code::unsupported,
                  "{}: the library gave up ({}). Very long runs of one character do this: shorten them", what, text);
+  if (status == ONW_RAISED) return error(Code::invalid_argument, "{}", text);  // the chat template's own words
   return error(Code::bad_format, "{}: {}", what, text);
 }
 

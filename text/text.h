@@ -41,6 +41,12 @@ struct AddedToken {
   std::string content;
 };
 
+// A rendered request, and its tokens. No string of the request is a control token in them.
+struct ChatPrompt {
+  std::string text;
+  Encoding encoding;
+};
+
 class ChatTemplate;
 
 class Tokenizer {
@@ -53,6 +59,11 @@ class Tokenizer {
   Result<Encoding> encode(std::string_view text, EncodeOptions options = {}) const;
   // Ids without a token (the padding rows of an output matrix) give no text.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = false) const;
+
+  // The prompt of a request (see ChatTemplate::render), whose strings are data: neither they nor anything that the
+  // template puts together from them matches added tokens. As in transformers the template alone decides on BOS; what
+  // the post-processor would add is not added again.
+  Result<ChatPrompt> encode_chat(const ChatTemplate& chat_template, std::string_view request_json) const;
 
   std::string piece(int32_t id) const;                // as the vocabulary spells it; empty if there is none
   Result<std::string> token_bytes(int32_t id) const;  // what it adds to a text; may be part of a character
@@ -87,6 +98,35 @@ class StreamDecoder {
     void operator()(OnwStream* stream) const;
   };
   std::unique_ptr<OnwStream, Free> stream_;
+};
+
+// A Jinja chat template, rendered byte for byte as transformers renders it.
+class ChatTemplate {
+ public:
+  static Result<ChatTemplate> from_source(std::string_view jinja);
+  // chat_template.jinja, else chat_template of tokenizer_config.json or chat_template.json. Error not_found: has none.
+  static Result<ChatTemplate> open(const std::string& folder);
+
+  // `request_json`: an object with messages, and where wanted tools, documents, add_generation_prompt (true if absent),
+  // special_tokens ({"bos_token": ...}), now (ISO 8601, for strftime_now); every other key is a variable of the
+  // template. Order and numbers reach the template as written. Limits: kMaxJsonDepth, kMaxTextBytes per string. Error
+  // invalid_argument: the template's own raise_exception, in its words.
+  // `special_tokens`, a JSON object, stands for the request's own where it is not empty.
+  Result<std::string> render(std::string_view request_json, std::string_view special_tokens = {}) const;
+
+  const std::string& source() const { return source_; }
+
+ private:
+  friend class Tokenizer;
+  struct Free {
+    void operator()(OnwTemplate* t) const;
+  };
+  using Native = std::unique_ptr<OnwTemplate, Free>;
+  static Result<Native> compile(std::string_view jinja);
+  const OnwTemplate* choose(std::string_view request_json) const;
+
+  std::string source_;
+  Native native_, tool_use_;  // tool_use_: a template of its own for requests with tools, as some models have
 };
 
 }  // namespace onw

@@ -4,10 +4,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/lfs_pointer.h"
-#include "base/mapped_file.h"
+#include "text/folder_text.h"
 #include "text/json_limits.h"
 #include "text/native_call.h"
+#include "text/render_request.h"
 #include "text/text.h"
 
 namespace onw {
@@ -73,14 +73,14 @@ Result<json> read_config(std::string_view text) {
   return config;
 }
 
-Result<std::string> read_text(const std::filesystem::path& path) {
-  auto file = MappedFile::open(path);
-  if (!file) return failure(std::move(file));
-  const auto bytes = file->bytes();
-  if (is_lfs_pointer(bytes))
-    return error(Code::bad_format, "{}: a Git LFS pointer, not the file itself. Fetch it with 'git lfs pull'",
-                 path.string());
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+// The tokens of an encoding; its memory goes back.
+Encoding take(OnwEncoded encoded) {
+  Encoding result;
+  result.ids = to_ids(encoded);
+  for (size_t i = 0; i < encoded.size; ++i)
+    result.offsets.emplace_back(encoded.offsets[2 * i], encoded.offsets[2 * i + 1]);
+  onw_encoded_free(encoded);
+  return result;
 }
 
 }  // namespace
@@ -127,9 +127,9 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json, std::str
 
 Result<Tokenizer> Tokenizer::open(const std::string& folder) {
   const std::filesystem::path path(folder);
-  const auto tokenizer_json = read_text(path / "tokenizer.json");
+  const auto tokenizer_json = read_text_file(path / "tokenizer.json");
   RETURN_IF_ERROR(tokenizer_json);
-  auto config = read_text(path / "tokenizer_config.json");
+  auto config = read_text_file(path / "tokenizer_config.json");
   if (!config && config.error().code != Code::not_found) return failure(std::move(config));
   auto tokenizer = from_json(*tokenizer_json, config ? *config : std::string());
   if (!tokenizer) return failure(std::move(tokenizer), folder);
@@ -146,11 +146,7 @@ Result<Encoding> Tokenizer::encode(std::string_view text, EncodeOptions options)
   RETURN_IF_ERROR(native::checked(
       onw_encode(state_->native.get(), text.data(), text.size(), controls, nullptr, 0, &encoded, &bytes), bytes,
       "encode"));
-  Encoding result;
-  result.ids = to_ids(encoded);
-  for (size_t i = 0; i < encoded.size; ++i)
-    result.offsets.emplace_back(encoded.offsets[2 * i], encoded.offsets[2 * i + 1]);
-  onw_encoded_free(encoded);
+  Encoding result = take(encoded);
 
   const auto end = static_cast<int64_t>(text.size());
   const auto insert_front = [&](std::span<const int32_t> ids) {
@@ -165,6 +161,20 @@ Result<Encoding> Tokenizer::encode(std::string_view text, EncodeOptions options)
   const bool begun = !result.ids.empty() && result.ids.front() == state_->bos;
   if (options.bos && state_->bos && !begun) insert_front(std::array{*state_->bos});
   return result;
+}
+
+Result<ChatPrompt> Tokenizer::encode_chat(const ChatTemplate& chat_template, std::string_view request_json) const {
+  const std::string special_tokens = json(state_->special_tokens).dump(-1, ' ', false, json::error_handler_t::replace);
+  const OnwTokenizer* native = state_->native.get();
+  auto rendered = native::render(chat_template.choose(request_json), native, request_json, special_tokens);
+  if (!rendered) return failure(std::move(rendered));
+  OnwEncoded encoded;
+  OnwBytes bytes;
+  const auto& ranges = rendered->protected_ranges;
+  RETURN_IF_ERROR(native::checked(onw_encode(native, rendered->text.data(), rendered->text.size(), 2, ranges.data(),
+                                             ranges.size() / 2, &encoded, &bytes),
+                                  bytes, "encode"));
+  return ChatPrompt{std::move(rendered->text), take(encoded)};
 }
 
 Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {

@@ -20,8 +20,9 @@ struct OnwEncoded {  // back to onw_encoded_free
 
 struct OnwTokenizer;
 struct OnwStream;
+struct OnwTemplate;
 
-enum OnwStatus : int32_t { ONW_OK = 0, ONW_FAILED = 1, ONW_PANICKED = 2 };
+enum OnwStatus : int32_t { ONW_OK = 0, ONW_FAILED = 1, ONW_PANICKED = 2, ONW_RAISED = 3 };
 
 void onw_bytes_free(OnwBytes bytes);
 void onw_encoded_free(OnwEncoded encoded);
@@ -42,5 +43,16 @@ OnwStream* onw_stream_new(const OnwTokenizer* tokenizer, bool skip_special);
 int32_t onw_stream_push(OnwStream* stream, uint32_t id, OnwBytes* out);
 int32_t onw_stream_finish(OnwStream* stream, OnwBytes* out);
 void onw_stream_free(OnwStream* stream);
+
+// Writes the time `now` (ISO 8601; empty: this moment) in a format of strftime; gives its length, negative if it is no
+// time.
+typedef ptrdiff_t (*OnwClock)(const char* now, size_t now_size, const char* format, size_t format_size, char* buffer,
+                              size_t capacity);
+
+int32_t onw_template_new(const char* source, size_t size, OnwTemplate** chat_template, OnwBytes* out);
+void onw_template_free(OnwTemplate* chat_template);
+int32_t onw_render(const OnwTemplate* chat_template, const OnwTokenizer* tracked_for, const char* json, size_t size,
+                   const char* special_tokens, size_t special_tokens_size, OnwClock clock, OnwEncoded* ranges,
+                   OnwBytes* out);
 
 }  // extern "C"

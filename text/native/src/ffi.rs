@@ -1,7 +1,9 @@
 //! The C ABI. Every function catches panics (onig gives up with one on very long runs of spaces) and returns a status;
 //! on failure the message is in `out`.
 use crate::stream::{byte_level_bytes, Stream};
+use crate::template::{ChatTemplate, Clock, Raised};
 use crate::tokenizer::{Controls, Result, Tok};
+use crate::tracked::Tracker;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
@@ -22,6 +24,7 @@ pub struct Encoded {
 pub const OK: i32 = 0;
 pub const FAILED: i32 = 1;
 pub const PANICKED: i32 = 2;
+pub const RAISED: i32 = 3; // a chat template's own raise_exception
 
 type Handle = Arc<Tok>;
 
@@ -67,7 +70,7 @@ pub fn guarded(out: *mut Bytes, body: impl FnOnce() -> Result<()>) -> i32 {
     SILENT.call_once(|| std::panic::set_hook(Box::new(|_| {})));
     let (status, message) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return OK,
-        Ok(Err(error)) => (FAILED, error.to_string()),
+        Ok(Err(error)) => (if error.is::<Raised>() { RAISED } else { FAILED }, error.to_string()),
         Err(panic) => {
             let message = panic.downcast_ref::<String>().map(|s| s.as_str());
             (PANICKED, message.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned())
@@ -234,4 +237,62 @@ pub unsafe extern "C" fn onw_stream_free(stream: *mut Stream) {
     if !stream.is_null() {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(stream))));
     }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn onw_template_new(
+    source: *const u8, size: usize, template: *mut *mut ChatTemplate, out: *mut Bytes,
+) -> i32 {
+    guarded(out, || {
+        *template = Box::into_raw(Box::new(ChatTemplate::new(text(source, size)?)?));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn onw_template_free(template: *mut ChatTemplate) {
+    if !template.is_null() {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(template))));
+    }
+}
+
+/// Writes the time `now` (ISO 8601; empty: this moment) in a format of strftime into a buffer, and returns its length;
+/// negative where `now` is no time.
+type ClockFunction = extern "C" fn(*const u8, usize, *const u8, usize, *mut u8, usize) -> isize;
+
+fn clock_of(clock: ClockFunction) -> Clock {
+    Arc::new(move |now, format| {
+        let mut buffer = vec![0u8; 1024];
+        let size = clock(now.as_ptr(), now.len(), format.as_ptr(), format.len(), buffer.as_mut_ptr(), buffer.len());
+        buffer.truncate(usize::try_from(size).ok()?);
+        String::from_utf8(buffer).ok()
+    })
+}
+
+/// The prompt of a request. `special_tokens`, a JSON object, stands for the request's own where it is not empty.
+/// With a tokenizer the strings are tracked: `ranges` (offsets, no ids) are the parts of the prompt that must stay text.
+#[no_mangle]
+pub unsafe extern "C" fn onw_render(
+    template: &ChatTemplate, tok: Option<&Handle>, json: *const u8, size: usize, special_tokens: *const u8,
+    special_tokens_size: usize, clock: ClockFunction, ranges: *mut Encoded, out: *mut Bytes,
+) -> i32 {
+    guarded(out, || {
+        let mut fields = crate::request::parse(text(json, size)?)?;
+        if special_tokens_size > 0 {
+            let tokens = serde_json::from_str(text(special_tokens, special_tokens_size)?)?;
+            fields.insert("special_tokens".into(), tokens);
+        }
+        let Some(tok) = tok else {
+            *out = Bytes::from(template.render(fields, &str::to_owned, clock_of(clock))?);
+            return Ok(());
+        };
+        let tracker = Tracker::new(tok.needles()?, &fields)?;
+        let rendered = template.render(fields, &|text| tracker.mark(text), clock_of(clock))?;
+        let (prompt, protected) = tracker.restore(&rendered);
+        let offsets: Vec<usize> = protected.iter().flat_map(|range| [range.0, range.1]).collect();
+        let size = protected.len();
+        *ranges = Encoded { ids: leak(vec![0; size]), offsets: leak(offsets), size };
+        *out = Bytes::from(prompt);
+        Ok(())
+    })
 }

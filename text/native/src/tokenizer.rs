@@ -2,6 +2,8 @@
 use tokenizers::tokenizer::{
     Decoder, Model, Normalizer, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString, PreTokenizer, Token,
 };
+use crate::tracked::Needles;
+use std::sync::OnceLock;
 use tokenizers::{DecoderWrapper, Encoding, NormalizedString};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -21,6 +23,7 @@ pub struct Tok {
     pub suffix: Vec<u32>,
     pub byte_level: bool,
     pub byte_fallback: bool,
+    needles: OnceLock<std::result::Result<Needles, String>>,
 }
 
 type Split = (NormalizedString, Option<Vec<Token>>);
@@ -36,7 +39,7 @@ impl Tok {
             Some(decoder) => decoder_kinds(decoder),
             None => (false, false),
         };
-        Ok(Tok { inner, prefix, suffix, byte_level: kinds.0, byte_fallback: kinds.1 })
+        Ok(Tok { inner, prefix, suffix, byte_level: kinds.0, byte_fallback: kinds.1, needles: OnceLock::new() })
     }
 
     /// Ids with byte offsets into `text`; the post-processor is not applied.
@@ -59,6 +62,12 @@ impl Tok {
 
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         self.inner.decode(ids, skip_special)
+    }
+
+    /// What of a request could become a control token; made when first asked for.
+    pub fn needles(&self) -> Result<&Needles> {
+        let made = self.needles.get_or_init(|| Needles::new(self).map_err(|error| error.to_string()));
+        made.as_ref().map_err(|error| error.as_str().into())
     }
 
     pub fn is_special(&self, id: u32) -> bool {
