@@ -1,4 +1,4 @@
-// Weight formats as data: what the codes mean, how they are grouped, what scales them. DESIGN: one row per name, never
+// Weight formats as data: what the codes mean, how they are grouped, what scales them. One row per name, never
 // a switch.
 #pragma once
 
@@ -63,7 +63,7 @@ const FormatInfo& info(WeightFormat format);
 std::string_view name(WeightFormat format);
 std::optional<WeightFormat> weight_format(std::string_view name);
 
-// The order of the codes in the file. DESIGN 4.
+// The order of the codes in the file: docs/arithmetic.md.
 //   rows : row-major [out, in]; nibbles low first, two's complement (unsigned where the format has a minimum).
 //   tiles: 16 outputs x 4 inputs per line, offset binary (formats with a minimum excepted), outputs padded to 16,
 //          two 4-bit lines in one line of 64 bytes.

@@ -11,7 +11,7 @@ namespace onw {
 // put the rows of a wide layer in one set of the L1 cache). Nobody owns anything here.
 //
 // codes  [inputs/group][row_stride][group]   within [-127, 127]
-// scales [inputs/group][row_stride]          amax / 127 of the row's group (DESIGN 5: Quantise)
+// scales [inputs/group][row_stride]          amax / 127 of the row's group (docs/arithmetic.md: Quantise)
 // sums   [inputs/32][row_stride]             sum of the codes of each 32 inputs, whatever the group: a weight's group
 // may be
 //                                            smaller than the activation's, and its offset or minimum needs its own

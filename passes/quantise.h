@@ -1,5 +1,5 @@
-// Puts the integer arithmetic of DESIGN 5 into a graph: what the CPU computes, and what the quantised reference judges
-// it by.
+// Puts the integer arithmetic of docs/arithmetic.md into a graph: what the CPU computes, and what the quantised
+// reference judges it by.
 #pragma once
 
 #include "graph/program.h"

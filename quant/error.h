@@ -23,7 +23,8 @@ struct WeightError {
 // Compares all rows of `weight` with `original` [outputs, inputs].
 WeightError weight_error(std::span<const float> original, const WeightView& weight);
 
-// The error that the CPU's rounded NF4 levels add to true NF4 (DESIGN 4), relative to the true dequantised weight.
+// The error that the CPU's rounded NF4 levels add to true NF4 (docs/arithmetic.md), relative to the true dequantised
+// weight.
 WeightError nf4_rounding_error(const WeightView& weight);
 
 }  // namespace onw

@@ -1,4 +1,4 @@
-// Which device computes which weight format: natively, in a rewritten form, or not at all. DESIGN 4.
+// Which device computes which weight format: natively, in a rewritten form, or not at all.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Softmax attention of rows over a paged cache; the arithmetic of DESIGN 5, with equal bits on every instruction set,
-// for every number of rows, and for every split over threads.
+// Softmax attention of rows over a paged cache; the arithmetic of docs/arithmetic.md, with equal bits on every
+// instruction set, for every number of rows, and for every split over threads.
 //
 // For a row with query q and the positions it sees, block by block of 256 absolute positions:
 //   s_j = float(q_codes . k_codes_j) * ((q_scale * scale) * k_scale_j)             INT8

@@ -45,7 +45,7 @@ struct KvLayout {
 };
 
 // One position of a page in its stored format, elements in order: INT8 codes and F16 scales, F16 or F32. This is the
-// canonical state of a position (DESIGN 2); `elements` holds head_dim of them.
+// canonical state of a position (targets/canonical_state.h); `elements` holds head_dim of them.
 void load_position(const KvLayout& layout, const std::byte* page, int64_t position, std::byte* k, uint16_t* k_scale,
                    std::byte* v, uint16_t* v_scale);
 void store_position(const KvLayout& layout, std::byte* page, int64_t position, const std::byte* k, uint16_t k_scale,

@@ -1,5 +1,5 @@
-// y[rows, outputs] = linear(x[rows, inputs], weight): the arithmetic of DESIGN 5, the same bits on every instruction
-// set.
+// y[rows, outputs] = linear(x[rows, inputs], weight): the arithmetic of docs/arithmetic.md, the same bits on every
+// instruction set.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@ RULES = [
      r"pypi[.]org|pythonhosted[.]org|npmjs[.](org|com)|static[.]crates|crates[.]io|\b(deb|security|ftp)[.]debian[.]org|"
      r"(archive|security)[.]ubuntu[.]com|proxy[.]golang[.]org|repo1?[.]maven"),
     ("no word of unfinished work", r"\b(TODO|FIXME|XXX|HACK)\b"),
+    ("no reference to a document that is not here", r"\b(DESIGN|NAMES|MODELS|CASES|STYLE|NPU)(\.md\b| §| \d)"),
     ("no merge conflict", r"^(<{7}|>{7}) "),
 ]
 GENERATED = re.compile(r"(\.lock|package-lock\.json)$")  # written by tools, with addresses of their own
