@@ -35,7 +35,7 @@ class Checkpoint {
 
   // A text tensor by its name without the prefix of whoever saved it: "layers.0.mlp.up_proj.weight" is looked for as
   // model.language_model., language_model.model., model. and without prefix, in this order; "lm_head.weight" plain and
-  // behind language_model. (MODELS 1.1).
+  // behind language_model..
   Found find_text(std::string_view suffix) const;
 
   // Every tensor of the checkpoint, by name.
