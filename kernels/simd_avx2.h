@@ -93,6 +93,7 @@ struct Avx2 {
     const I s_even = _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8), s_odd = _mm256_srai_epi16(s, 8);
     return add(add(acc, _mm256_madd_epi16(u_even, s_even)), _mm256_madd_epi16(u_odd, s_odd));
   }
+  static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
   static I times_256(I x) { return _mm256_slli_epi32(x, 8); }
   // The two bytes of each lane's 16-bit number, kLanes each.
   static void store_low_high(uint8_t* low, uint8_t* high, I x) {

@@ -78,6 +78,7 @@ struct Avx512 {
     return set_int(four);
   }
   static I dot(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
+  static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
   static I times_256(I x) { return _mm512_slli_epi32(x, 8); }
   static void store_low_high(uint8_t* low, uint8_t* high, I x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(x));

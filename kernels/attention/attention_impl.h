@@ -20,6 +20,10 @@ inline void for_steps(int64_t from, int64_t to, Body body) {
 struct Page {
   const std::byte* at;
   KvLayout layout;
+  // What follows K and V in the order of reading, while the first tile of rows passes: V of this page, K of the next.
+  // Later tiles find all that in the cache: 0, or the page itself.
+  int64_t k_ahead;
+  const std::byte* v_ahead;
 
   const std::byte* v() const { return at + layout.v_offset(); }
   const uint16_t* k_scale() const { return reinterpret_cast<const uint16_t*>(at + layout.k_scale_offset()); }
@@ -69,6 +73,7 @@ struct Kernels {
       for (int u = 0; u < kUnroll; u++)
         for (int t = 0; t < T; t++) {
           const I k = V::load_bytes(lines[t] + (i + u) * 64);
+          if (t % kParts == 0) V::prefetch(lines[t] + (i + u) * 64 + page.k_ahead);
           for (int r = 0; r < R; r++) sum[r][t][u] = V::dot(sum[r][t][u], k, V::quad(q[r] + (i + u) * 4));
         }
     for (int r = 0; r < R; r++)
@@ -100,6 +105,7 @@ struct Kernels {
     for (int64_t i = 0; i < head_dim; i++)
       for (int t = 0; t < T; t++) {
         const F k = V::load_half(lines[t] + i * 16);
+        if (t % (2 * kParts) == 0) V::prefetch(lines[t] + i * 16 + page.k_ahead / 2);
         for (int r = 0; r < R; r++) sum[r][t] = V::fma(V::set(q[r][i]), k, sum[r][t]);
       }
     for (int r = 0; r < R; r++)
@@ -181,10 +187,14 @@ struct Kernels {
     for (int r = 0; r < R; r++)
       for (int d = 0; d < D; d++) low[r][d] = high[r][d] = V::izero();
     const std::byte* v = page.v() + vector * L * 4;
+    const std::byte* ahead = page.v_ahead + vector * L * 4;
     const uint8_t* weights = s.bytes + first_row * 2 * kP;
     for (int64_t i = from; i < to; i++) {
       I line[D];
-      for (int d = 0; d < D; d++) line[d] = V::load_bytes(v + i * padded * 4 + d * L * 4);
+      for (int d = 0; d < D; d++) {
+        line[d] = V::load_bytes(v + i * padded * 4 + d * L * 4);
+        if (d % kParts == 0) V::prefetch(ahead + i * padded * 4 + d * L * 4);
+      }
       for (int r = 0; r < R; r++) {
         const I w_low = V::quad(weights + r * 2 * kP + i * 4), w_high = V::quad(weights + r * 2 * kP + kP + i * 4);
         for (int d = 0; d < D; d++) {
@@ -325,10 +335,12 @@ struct Kernels {
     }
   }
 
-  // The block b for all rows that see it, a tile at a time; use(tile, count) after each.
+  // The block b for all rows that see it, a tile at a time; use(tile, count) after each. `next` is the page that will be
+  // read after this one, null if none.
   template <class Use>
-  static void for_tiles(const AttentionTask& task, const AttentionScratch& s, int64_t b, Use use) {
-    const Page page{task.pages[b], task.form.layout()};
+  static void for_tiles(const AttentionTask& task, const AttentionScratch& s, int64_t b, const std::byte* next, Use use) {
+    const KvLayout layout = task.form.layout();
+    Page page{task.pages[b], layout, layout.v_offset(), next == nullptr ? task.pages[b] : next};
     const AttentionRow* rows = task.rows.data();
     const int64_t total = static_cast<int64_t>(task.rows.size());
     TileRow tile[kTileRows];
@@ -350,6 +362,8 @@ struct Kernels {
       sums(task.form, s, page, tile, count, from, to);
       use(tile, count);
       count = 0;
+      page.k_ahead = 0;
+      page.v_ahead = page.at;
     }
   }
 
@@ -360,7 +374,7 @@ struct Kernels {
     for (int64_t r = 0; r < rows; r++) prepare_query(task.form, task.rows.data()[r], r, s);
     const PageRange all = visible_blocks(task.rows);
     for (int64_t b = all.begin; b < all.end; b++)
-      for_tiles(task, s, b, [&](const TileRow* tile, int count) {
+      for_tiles(task, s, b, b + 1 < all.end ? task.pages[b + 1] : nullptr, [&](const TileRow* tile, int count) {
         for (int i = 0; i < count; i++)
           fold(s.block_m + i, s.block_l + i, s.block_o + i * padded, padded, tile[i].row, s);
       });
@@ -375,7 +389,7 @@ struct Kernels {
     const AttentionScratch s = place_attention_scratch(task.form, rows, scratch, nullptr);
     for (int64_t r = 0; r < rows; r++) prepare_query(task.form, task.rows.data()[r], r, s);
     for (int64_t b = range.begin; b < range.end; b++)
-      for_tiles(task, s, b, [&](const TileRow* tile, int count) {
+      for_tiles(task, s, b, b + 1 < range.end ? task.pages[b + 1] : nullptr, [&](const TileRow* tile, int count) {
         for (int i = 0; i < count; i++) {
           float* to = results + (tile[i].row * (all.end - all.begin) + b - all.begin) * stride;
           to[0] = s.block_m[i];
