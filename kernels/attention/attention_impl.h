@@ -335,10 +335,11 @@ struct Kernels {
     }
   }
 
-  // The block b for all rows that see it, a tile at a time; use(tile, count) after each. `next` is the page that will be
-  // read after this one, null if none.
+  // The block b for all rows that see it, a tile at a time; use(tile, count) after each. `next` is the page that will
+  // be read after this one, null if none.
   template <class Use>
-  static void for_tiles(const AttentionTask& task, const AttentionScratch& s, int64_t b, const std::byte* next, Use use) {
+  static void for_tiles(const AttentionTask& task, const AttentionScratch& s, int64_t b, const std::byte* next,
+                        Use use) {
     const KvLayout layout = task.form.layout();
     Page page{task.pages[b], layout, layout.v_offset(), next == nullptr ? task.pages[b] : next};
     const AttentionRow* rows = task.rows.data();

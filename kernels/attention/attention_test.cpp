@@ -16,6 +16,7 @@
 #include "base/cpu_features.h"
 #include "base/guarded_memory.h"
 #include "base/half.h"
+#include "base/threads.h"
 #include "kernels/attention/reference.h"
 
 namespace onw {
@@ -222,6 +223,41 @@ TEST_P(AttentionTest, gives_the_same_bits_in_pieces_and_row_by_row) {
       ops().attend({form, rows.rows().subspan(r, 1), cache.pages()}, scratch.data());
       expect_same(rows.out(r), whole[r], label(form) + " row by row");
     }
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionTest, gives_the_same_bits_on_any_number_of_threads) {
+  const AttentionForm form{KvFormat::int8, 64, 0.125f, 0};
+  Cache cache(form, 1100, Data::ordinary, 11);
+  std::vector<Visible> visible;
+  for (int64_t p = 1000; p < 1060; p++) visible.push_back(causal(p, p % 3 == 0 ? 300 : 0));
+  Rows rows(cache, form, visible, false);
+  const int64_t n = static_cast<int64_t>(visible.size());
+  const AttentionTask task{form, rows.rows(), cache.pages()};
+  const PageRange all = visible_blocks(task.rows);
+  std::vector<std::vector<float>> first;
+  for (const int threads : {1, 2, 3, 4}) {
+    ThreadPool pool(threads);
+    std::vector<std::unique_ptr<Scratch>> scratch;
+    for (int t = 0; t < threads; t++) scratch.push_back(std::make_unique<Scratch>(form, n));
+    const auto expect_first = [&](const char* how) {
+      for (int64_t r = 0; r < n; r++) {
+        if (threads == 1 && first.size() < static_cast<size_t>(n)) first.push_back(rows.out(r));
+        expect_same(rows.out(r), first[r], std::to_string(threads) + " threads, " + how);
+      }
+      rows.clear();
+    };
+    pool.parallel_for(n, [&](int64_t begin, int64_t end, int thread) {
+      ops().attend({form, task.rows.subspan(begin, end - begin), task.pages}, scratch[thread]->data());
+    });
+    expect_first("rows");
+    std::vector<float> results(block_results_floats(form, n, all.end - all.begin));
+    pool.parallel_for(all.end - all.begin, [&](int64_t begin, int64_t end, int thread) {
+      ops().attend_blocks(task, all, {all.begin + begin, all.begin + end}, results.data(), scratch[thread]->data());
+    });
+    ops().fold_blocks(task, all, results.data(), scratch[0]->data());
+    expect_first("positions");
     if (HasFatalFailure()) return;
   }
 }
