@@ -87,9 +87,12 @@ Result<RealGolden> read_real_golden(const std::filesystem::path& path) {
   RETURN_IF_ERROR(top_ids);
   auto top_logits = values<float>(*file, "top_logits", ElementType::f32);
   RETURN_IF_ERROR(top_logits);
+  auto noise = values<float>(*file, "noise", ElementType::f32);
+  RETURN_IF_ERROR(noise);
   auto parts = json_metadata(*file, "parts");
   RETURN_IF_ERROR(parts);
-  if (ids->empty() || log_sum_exp->size() != ids->size() || top_ids->size() != top_logits->size())
+  if (ids->empty() || log_sum_exp->size() != ids->size() || noise->size() != ids->size() ||
+      top_ids->size() != top_logits->size())
     return error(Code::bad_format, "{}: tensors of different lengths", path.string());
   const auto top = static_cast<int64_t>(top_ids->size() / ids->size());
   return RealGolden{.name = metadata(*file, "model"),
@@ -99,7 +102,8 @@ Result<RealGolden> read_real_golden(const std::filesystem::path& path) {
                     .top = top,
                     .log_sum_exp = std::move(*log_sum_exp),
                     .top_ids = std::move(*top_ids),
-                    .top_logits = std::move(*top_logits)};
+                    .top_logits = std::move(*top_logits),
+                    .noise = std::move(*noise)};
 }
 
 std::vector<std::filesystem::path> golden_paths(const std::filesystem::path& folder) {

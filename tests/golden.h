@@ -42,6 +42,7 @@ struct RealGolden {
   std::vector<float> log_sum_exp;  // [T]
   std::vector<int32_t> top_ids;    // [T, top]
   std::vector<float> top_logits;   // [T, top], descending
+  std::vector<float> noise;        // [T], how far these are from the same in FP64
 };
 
 // Errors: what the reader of safetensors reports, bad_format where a part is missing.
