@@ -4,6 +4,7 @@
 #include <set>
 
 #include "convert/gguf.h"
+#include "convert/gguf_tokenizer.h"
 #include "convert/model_source.h"
 #include "convert/stop_ids.h"
 #include "graph/json.h"
@@ -103,7 +104,15 @@ class GgufSource final : public ModelSource {
     return names;
   }
 
-  Result<void> write_files(FolderWriter& out) const override { return out.write("config.json", dump_json(config_)); }
+  Result<void> write_files(FolderWriter& out) const override {
+    RETURN_IF_ERROR(out.write("config.json", dump_json(config_)));
+    const auto tokenizer = read_gguf_tokenizer(file_);
+    if (!tokenizer) return {};
+    auto files = tokenizer_from_gguf(*tokenizer);
+    if (!files) return failure(std::move(files), path().string());
+    RETURN_IF_ERROR(out.write("tokenizer.json", files->tokenizer_json));
+    return out.write("tokenizer_config.json", files->tokenizer_config_json);
+  }
 
   std::vector<int64_t> stop_ids() const override {
     std::set<int64_t> ids;
