@@ -11,19 +11,17 @@ namespace {
 constexpr int kMaxDepth = 128;
 
 // values[k * 16 + o] of one block and group.
-void decode(const Call& c, int64_t block, int64_t g, int8_t* values) {
-  const int64_t k0 = g * c.depth;
-  for (int64_t k = k0; k < k0 + c.depth; ++k)
-    for (int64_t o = 0; o < 16; ++o) {
-      int8_t& value = values[(k - k0) * 16 + o];
-      const int64_t quad = k / 4, lane = o * 4 + k % 4;
-      if (c.kind == Codes::bytes) {
-        value = static_cast<int8_t>(c.codes[block * c.inputs * 16 + quad * 64 + lane] - c.offset);
-      } else {
-        const uint8_t two = c.codes[block * c.inputs * 8 + quad / 2 * 64 + lane];
-        value = c.values[two >> (quad % 2 * 4) & 15];
+void decode(const Call& c, int64_t block, int64_t g, int16_t* values) {
+  const bool bytes = c.kind == Codes::bytes;
+  const int64_t line_inputs = bytes ? 4 : 8;
+  const uint8_t* line = c.codes + (block * c.inputs + g * c.depth) * 64 / line_inputs;
+  for (int64_t k = 0; k < c.depth; k += line_inputs, line += 64, values += line_inputs * 16)
+    for (int64_t o = 0; o < 16; ++o)
+      for (int64_t i = 0; i < 4; ++i) {
+        const uint8_t code = line[o * 4 + i];
+        values[i * 16 + o] = static_cast<int16_t>(bytes ? code - c.offset : c.values[code & 15]);
+        if (!bytes) values[(i + 4) * 16 + o] = c.values[code >> 4];
       }
-    }
 }
 
 void store(const Call& c, int64_t row, int64_t block, const float* acc) {
@@ -36,11 +34,13 @@ void store(const Call& c, int64_t row, int64_t block, const float* acc) {
 }
 
 // One group of one row for 16 outputs.
-void add_group(const Call& c, const Group& g, int64_t block, int64_t row, const int8_t* values, float* acc) {
+void add_group(const Call& c, const Group& g, int64_t block, int64_t row, const int16_t* values, float* acc) {
   int32_t sum[16] = {};
   const int8_t* x = g.x + (row << c.x_shift);
-  for (int64_t k = 0; k < c.depth; ++k)
-    for (int64_t o = 0; o < 16; ++o) sum[o] += values[k * 16 + o] * x[k];
+  for (int64_t k = 0; k < c.depth; ++k) {
+    const int16_t xk = x[k];
+    for (int64_t o = 0; o < 16; ++o) sum[o] += values[k * 16 + o] * xk;
+  }
   const float x_scale = g.x_scales[row];
   const auto x_sum = static_cast<float>(code_sum(c, g, row));
   const int64_t at = (block * c.weight_groups + g.scale) * 16;
@@ -67,7 +67,7 @@ float plain(const Call& c, int64_t at) {
 }  // namespace
 
 void generic(const Call& c) {
-  int8_t values[kMaxDepth * 16];
+  int16_t values[kMaxDepth * 16];
   float acc[kRowChunk][16];
   for (int64_t block = c.first_block; block < c.last_block; ++block)
     for (int64_t r0 = 0; r0 < c.rows; r0 += kRowChunk) {
