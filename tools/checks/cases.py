@@ -33,10 +33,19 @@ def carriers(root, ids):
             continue
         source = files.read(root, name)
         for match in pattern.finditer(source):
-            test = TEST_NAME.search(source, match.end())
-            label = next((".".join(filter(None, pair)) for pair in [test.groups()] if test), name) if test else name
-            found.setdefault(short.get(match.group(1), match.group(1)), []).append(f"{name}: {label}")
+            found.setdefault(short.get(match.group(1), match.group(1)), []).append(f"{name}: {test_at(source, match.start()) or name}")
     return found
+
+
+def test_at(source, place):
+    """The test that a comment at `place` belongs to: the next one where it begins its line, else the one it stands in."""
+    line = source.rfind("\n", 0, place) + 1
+    tests = list(TEST_NAME.finditer(source))
+    if source[line] in "/#":
+        tests = [t for t in tests if t.start() > place][:1]
+    else:
+        tests = [t for t in tests if t.start() < place][-1:]
+    return ".".join(filter(None, tests[0].groups())) if tests else None
 
 
 def run(report, root, _build):
