@@ -64,6 +64,7 @@ AttentionScratch place_attention_scratch(const AttentionForm& form, int64_t rows
   take(s.scores, kTileRows * kPagePositions);
   take(s.bytes, kTileRows * 2 * kPagePositions);
   take(s.block_o, kTileRows * padded);
+  take(s.packed, kTileRows * padded);
   take(s.block_m, kTileRows);
   take(s.block_l, kTileRows);
   if (bytes != nullptr) *bytes = static_cast<size_t>(used);

@@ -38,13 +38,24 @@ struct TileRow {
   float factor;  // INT8: what the sum of codes is multiplied with
 };
 
-template <class V>
+// Instead of a unit that multiplies whole tiles of rows (attention_amx.cpp): none.
+struct NoTiles {
+  static constexpr int kRows = 0;
+  static constexpr int kPositions = 16;  // the granularity of positions that sums() is given
+  static bool takes(const AttentionForm&, int) { return false; }
+  static void scores(const AttentionScratch&, const Page&, const TileRow*, int, int64_t, int64_t) {}
+  static void sums(const AttentionScratch&, const Page&, const TileRow*, int, int64_t, int64_t) {}
+};
+
+template <class V, class Tiles = NoTiles>
 struct Kernels {
   using F = typename V::F;
   using I = typename V::I;
   static constexpr int L = V::kLanes;
   static constexpr int kParts = 16 / L;
   static constexpr int64_t kP = kPagePositions;
+  static constexpr int kTile = Tiles::kRows > 0 ? Tiles::kRows : 8;  // rows that share one pass over a page
+  static_assert(kTile <= kTileRows);
 
   static float exp_one(float x) { return V::first_lane(forms::exp<V>(V::set(x))); }
 
@@ -114,6 +125,18 @@ struct Kernels {
                     sum[r][t] * V::set(task.form.scale));
   }
 
+  // Tiles::scores leaves sums of codes, without the row's offset, where the scores go.
+  static void scale_sums(const AttentionForm& form, const AttentionScratch& s, const Page& page, const TileRow& row,
+                         int at) {
+    const F factor = V::set(s.factor[row.row]);
+    const I offset = V::set_int(s.offset[row.row]);
+    float* score = s.scores + at * kP;
+    for (int64_t i = row.lo / L * L; i < row.hi; i += L) {
+      const F scale = factor * V::load_half(page.k_scale() + i);
+      store_score(form, score + i, V::to_float(V::add(V::load_bytes(score + i), offset)) * scale);
+    }
+  }
+
   static void store_score(const AttentionForm& form, float* to, F score) {
     V::store(to, form.soft_cap > 0 ? forms::soft_cap<V>(score, form.soft_cap) : score);
   }
@@ -122,7 +145,12 @@ struct Kernels {
   static void scores(const AttentionTask& task, const AttentionScratch& s, const Page& page, const TileRow* tile,
                      int count, int lo, int hi) {
     const int64_t from = lo / L, to = (hi + L - 1) / L;
-    for_steps<kTileRows>(0, count, [&]<int R>(int64_t row) {
+    if (Tiles::takes(task.form, count)) {
+      Tiles::scores(s, page, tile, count, lo, hi);
+      for (int r = 0; r < count; r++) scale_sums(task.form, s, page, tile[r], r);
+      return;
+    }
+    for_steps<8>(0, count, [&]<int R>(int64_t row) {
       if (task.form.kv == KvFormat::int8) {
         for_steps<R == 8 && L == 8 ? 1 : 2>(from, to, [&]<int T>(int64_t vector) {
           scores_int8<R, T, (R >= 4 ? 1 : 4 / R)>(task.form, s, page, tile, row, vector);
@@ -242,6 +270,7 @@ struct Kernels {
   static void sums(const AttentionForm& form, const AttentionScratch& s, const Page& page, const TileRow* tile,
                    int count, int64_t from, int64_t to) {
     const int64_t vectors = page.layout.padded() / L;
+    if (Tiles::takes(form, count)) return Tiles::sums(s, page, tile, count, from, to);
     if (form.kv == KvFormat::int8) {
       for_steps<4>(0, count, [&]<int R>(int64_t row) {
         for_steps<(L == 8 ? 4 : 8) / R>(
@@ -344,20 +373,21 @@ struct Kernels {
     Page page{task.pages[b], layout, layout.v_offset(), next == nullptr ? task.pages[b] : next};
     const AttentionRow* rows = task.rows.data();
     const int64_t total = static_cast<int64_t>(task.rows.size());
-    TileRow tile[kTileRows];
+    TileRow tile[kTile];
     int count = 0;
     for (int64_t r = 0; r < total; r++) {
       const int64_t lo = rows[r].begin - b * kP, hi = rows[r].end - b * kP;
       if (hi > 0 && lo < kP && lo < hi)
         tile[count++] = {r, lo > 0 ? static_cast<int>(lo) : 0, hi < kP ? static_cast<int>(hi) : static_cast<int>(kP),
                          0};
-      if (count == 0 || (count < kTileRows && r + 1 < total)) continue;
+      if (count == 0 || (count < kTile && r + 1 < total)) continue;
       int first = kP, last = 0;
       for (int i = 0; i < count; i++) {
         if (tile[i].lo < first) first = tile[i].lo;
         if (tile[i].hi > last) last = tile[i].hi;
       }
-      const int64_t from = first / 16 * 16, to = (last + 15) / 16 * 16;
+      constexpr int kStep = Tiles::kPositions;
+      const int64_t from = first / kStep * kStep, to = (last + kStep - 1) / kStep * kStep;
       scores(task, s, page, tile, count, first, last);
       for (int i = 0; i < count; i++) softmax(task.form, s, page, tile[i], i, from, to);
       sums(task.form, s, page, tile, count, from, to);

@@ -20,10 +20,11 @@ struct AttentionScratch {
   float* scores = nullptr;    // [kTileRows][256], then weights
   uint8_t* bytes = nullptr;   // INT8: [kTileRows][2][256] low and high bytes of the weights' codes
   float* block_o = nullptr;   // [kTileRows][padded]
+  int8_t* packed = nullptr;   // INT8: [kTileRows][padded] codes of a tile's queries, for units that need them adjacent
   float* block_m = nullptr;   // [kTileRows]
   float* block_l = nullptr;   // [kTileRows]
 };
-constexpr int kTileRows = 8;  // rows that share one pass over a page
+constexpr int kTileRows = 32;  // the most rows that share one pass over a page
 AttentionScratch place_attention_scratch(const AttentionForm& form, int64_t rows, std::byte* memory, size_t* bytes);
 
 // Floats of one row and block in the results of attend_blocks: m, l, then o at kResultHeader.
