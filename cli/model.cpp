@@ -1,10 +1,9 @@
 #include "cli/model.h"
 
-#include "base/digest.h"
-#include "base/output_file.h"
 #include "base/paths.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "convert/convert_once.h"
 #include "hub/local.h"
 #include "store/model_folder.h"
 
@@ -13,31 +12,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the conversion of a .gguf file belongs: another name as soon as the file is another.
-Result<fs::path> place_for(const fs::path& gguf) {
-  std::error_code failure;
-  const auto path = fs::canonical(gguf, failure);
-  if (failure) return error(Code::io, "{}: {}", gguf.string(), failure.message());
-  const auto bytes = fs::file_size(path, failure);
-  if (failure) return error(Code::io, "{}: {}", gguf.string(), failure.message());
-  const auto modified = modification_time_ns(path);
-  RETURN_IF_ERROR(modified);
-  Digest digest;
-  digest.add(fmt::format("{}\n{}\n{}", path.string(), bytes, *modified));
-  constexpr size_t kDigits = 8;
-  return models_folder(home_folder()) / "local" /
-         fmt::format("{}-{}", path.stem().string(), digest.hex().substr(0, kDigits));
+// Shows a conversion on stderr, and what it goes on with.
+ConvertObserver shown_on(Progress& progress) {
+  return [&progress, told = false](const ConvertProgress& p) mutable {
+    if (!told && p.bytes_kept > 0)
+      fmt::print(stderr, "Going on behind {} of an earlier run\n", bytes_text(p.bytes_kept));
+    told = true;
+    progress.update(p.bytes_done, p.bytes_total);
+    return true;
+  };
 }
 
 Result<fs::path> converted_once(const fs::path& gguf) {
-  const auto place = place_for(gguf);
-  RETURN_IF_ERROR(place);
-  if (is_model_folder(*place)) return place;
-  fmt::print(stderr, "Converting {} into the store, once\n", gguf.string());
   ConvertOptions options;
   options.provenance.command = fmt::format("onw convert {}", gguf.string());
-  RETURN_IF_ERROR(convert_with_progress(gguf, *place, options));
-  return place;
+  Progress progress("converting", 0, Progress::Unit::bytes);
+  return convert_once(gguf, models_folder(home_folder()), options, shown_on(progress));
 }
 
 }  // namespace
@@ -64,14 +54,7 @@ Result<fs::path> locate_model(const std::string& model) {
 Result<ConvertSummary> convert_with_progress(const fs::path& source, const fs::path& out,
                                              const ConvertOptions& options) {
   Progress progress("converting", 0, Progress::Unit::bytes);
-  bool told = false;
-  return convert(source, out, options, [&](const ConvertProgress& p) {
-    if (!told && p.bytes_kept > 0)
-      fmt::print(stderr, "Going on behind {} of an earlier run\n", bytes_text(p.bytes_kept));
-    told = true;
-    progress.update(p.bytes_done, p.bytes_total);
-    return true;
-  });
+  return convert(source, out, options, shown_on(progress));
 }
 
 Result<ConvertOptions> convert_options(const Args& args) {

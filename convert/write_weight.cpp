@@ -11,7 +11,7 @@
 namespace onw {
 namespace {
 
-constexpr int64_t kSlabValues = 2 << 20;  // 8 MB of FP32 for each thread
+constexpr int64_t kSlabValues = 1 << 20;  // 4 MB of FP32 for each thread, some 12 MB with all its copies
 constexpr int kMaxThreads = 8;
 
 // The parts of some rows in one layout, with their memory.

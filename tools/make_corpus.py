@@ -72,4 +72,29 @@ def main():
     write("json_fuzz", "odd", '[1e3,-0,1.5e-7,"\\u00e9\\ud83d\\ude00\\\\",[],{},[[[{"a":[]}]]],18446744073709551615]')
 
 
+    write("engine_fuzz", "small", json.dumps({
+        "format_version": 1, "family": "llama", "dimensions": {"layers": 1, "hidden": 64, "vocabulary": 40, "max_context": 128},
+        "made_for": "cpu", "runs_on": ["cpu"], "stop_ids": [2], "generation": {"temperature": 0.6, "top_k": 20},
+        "files": {"weights.safetensors": {"bytes": 1, "modified_ns": 2, "sha256": "ab", "sampled": "cd"}},
+        "weights": {"embed": {"format": "q8c", "layout": "tiles", "shape": [40, 64]}, "norm": {"format": "f32", "layout": "rows", "shape": [64]}},
+        "provenance": {"source": "org/model"}}))
+
+    dense = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+             "head_dim": 16, "vocab_size": 101, "rms_norm_eps": 1e-5, "max_position_embeddings": 256, "rope_theta": 10000.0}
+    for name, more in {
+            "llama": {"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+                                       "original_max_position_embeddings": 32}, "attention_bias": True, "mlp_bias": True},
+            "qwen2": {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, "qwen3": {"rope_scaling": {"type": "yarn", "factor": 4}},
+            "granite": {"embedding_multiplier": 7.0, "attention_multiplier": 0.11, "residual_multiplier": 0.37, "logits_scaling": 3.0},
+            "granitemoehybrid": {"layer_types": ["attention", "attention"], "num_local_experts": 0, "shared_intermediate_size": 80,
+                                 "position_embedding_type": "rope"},
+            "gemma3": {"query_pre_attn_scalar": 13, "sliding_window": 5, "sliding_window_pattern": 3, "rope_local_base_freq": 50,
+                       "rope_parameters": {"full_attention": {"rope_theta": 1e3}, "sliding_attention": {"rope_type": "linear", "factor": 2}}}}.items():
+        write("config_fuzz", name, json.dumps({"model_type": name, **dense, **more}))
+    write("config_fuzz", "nested", json.dumps({"architectures": ["Gemma3ForConditionalGeneration"], "text_config": dense, "vision_config": {}}))
+    write("config_fuzz", "gguf", json.dumps({
+        "llama.embedding_length": 48, "llama.block_count": 2, "llama.feed_forward_length": 80, "llama.attention.head_count": 4,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5, "onw.vocab_size": 101, "onw.has_head": True, "onw.rope_freqs": [1.0] * 6}))
+
+
 main()
