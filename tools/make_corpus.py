@@ -66,6 +66,34 @@ def main():
         block = bytes((7 * i + kind) % 251 for i in range(size))
         write("gguf_fuzz", f"type_{kind}", gguf([], [tensor("w", [values.get(kind, 32), 1], kind, 0)], block))
 
+    def text(name, value):
+        return key(name, 8, string(value))
+
+    def texts(name, values):
+        return key(name, 9, array(8, [string(v) for v in values]))
+
+    def numbers(name, kind, values, form):
+        return key(name, 9, array(kind, [struct.pack(form, v) for v in values]))
+
+    def number(name, value):
+        return key(name, 4, struct.pack("<I", value))
+
+    model = [text("general.architecture", "llama"), number("llama.embedding_length", 32), number("llama.block_count", 1),
+             number("llama.feed_forward_length", 32), number("llama.attention.head_count", 1),
+             key("llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5))]
+    ids = [number("tokenizer.ggml.bos_token_id", 0), number("tokenizer.ggml.eos_token_id", 1), key("tokenizer.ggml.add_bos_token", 7, b"\1")]
+    pieces = ["<unk>", "</s>", "<0x41>", "a", "b", "ab"]
+    types = numbers("tokenizer.ggml.token_type", 5, [2, 3, 6, 1, 1, 1], "<i")
+    scores = numbers("tokenizer.ggml.scores", 6, [0, 0, 0, -1, -2, -3], "<f")
+    write("gguf_tokenizer_fuzz", "bpe", gguf(model + ids + [
+        text("tokenizer.ggml.model", "gpt2"), text("tokenizer.ggml.pre", "smollm"), texts("tokenizer.ggml.tokens", pieces), types,
+        texts("tokenizer.ggml.merges", ["a b"]), text("tokenizer.chat_template", "{{ '</s>' }}")], [], b""))
+    write("gguf_tokenizer_fuzz", "sentencepiece", gguf(model + ids + [
+        text("tokenizer.ggml.model", "llama"), texts("tokenizer.ggml.tokens", pieces), types, scores], [], b""))
+    write("gguf_tokenizer_fuzz", "unigram", gguf(model + ids + [
+        text("tokenizer.ggml.model", "t5"), texts("tokenizer.ggml.tokens", pieces), types, scores,
+        key("tokenizer.ggml.add_space_prefix", 7, b"\0"), numbers("tokenizer.ggml.precompiled_charsmap", 0, [1, 2, 3], "<B")], [], b""))
+
     write("json_fuzz", "config", json.dumps({
         "architectures": ["LlamaForCausalLM"], "hidden_size": 48, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
         "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "eos_token_id": [1, 2], "head_dim": None}))
