@@ -8,11 +8,11 @@ preset=asan
 case $CXX in clang*) preset=fuzz ;; esac
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 status=0
-if tools/testing/build.sh $preset; then tools/testing/gtests.py build/$preset || status=1; else status=1; fi
+if tools/testing/build.sh $preset; then tools/testing/gtests.py build/$preset --seconds 900 || status=1; else status=1; fi
 # Rooms in which threads meet. A filter keeps long numeric tests out, which have one thread anyway.
 threaded=(base_tests targets_tests=*hread*:*onformance*:*ool* runtime_tests server_tests)
 if tools/testing/build.sh tsan "${threaded[@]%%=*}"; then
-  tools/testing/gtests.py build/tsan --only "${threaded[@]}" || status=1
+  tools/testing/gtests.py build/tsan --seconds 900 --only "${threaded[@]}" || status=1
 else
   status=1
 fi
