@@ -2,7 +2,9 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "runtime/testing/broken_fake.h"
 #include "runtime/testing/fake_executable.h"
@@ -22,37 +24,41 @@ const bool kRegistered[] = {
     register_conformance(fake_subject("FakeConformance_unmixed", {.max_step_rows = 16, .mixes = false}, 30)),
 };
 
-// The checks that fail on a fake with `flaw`.
-std::vector<std::string> failing_checks(Flaw flaw) {
+// Whether `check` fails on a fake with `flaw`.
+bool notices(const ConformanceCheck& check, Flaw flaw) {
   const ConformanceSubject subject = {
       .name = "broken", .make = [flaw] { return std::make_unique<BrokenExecutable>(flaw); }, .tokens = 40};
-  std::vector<std::string> failing;
-  for (const ConformanceCheck& check : kConformanceChecks) {
-    ::testing::TestPartResultArray results;
-    {
-      const ::testing::ScopedFakeTestPartResultReporter reporter(
-          ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
-      check.run(subject);
-    }
-    for (int i = 0; i < results.size(); ++i) {
-      if (!results.GetTestPartResult(i).failed()) continue;
-      failing.emplace_back(check.name);
-      break;
-    }
+  ::testing::TestPartResultArray results;
+  {
+    const ::testing::ScopedFakeTestPartResultReporter reporter(
+        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
+    check.run(subject);
   }
-  return failing;
+  for (int i = 0; i < results.size(); ++i)
+    if (results.GetTestPartResult(i).failed()) return true;
+  return false;
 }
 
-TEST(Conformance, passes_without_a_flaw) { EXPECT_TRUE(failing_checks(Flaw::none).empty()); }
+TEST(Conformance, finds_no_fault_where_there_is_none) {
+  for (const ConformanceCheck& check : kConformanceChecks) EXPECT_FALSE(notices(check, Flaw::none)) << check.name;
+}
+
+TEST(Conformance, has_a_flaw_for_every_check) {
+  for (const ConformanceCheck& check : kConformanceChecks) {
+    const auto about = [&](const FlawName& flaw) { return std::string_view(flaw.noticed_by) == check.name; };
+    EXPECT_TRUE(std::ranges::any_of(kFlaws, about)) << check.name;
+  }
+}
 
 class EveryFlaw : public ::testing::TestWithParam<FlawName> {};
 INSTANTIATE_TEST_SUITE_P(Flaws, EveryFlaw, ::testing::ValuesIn(kFlaws),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(EveryFlaw, is_noticed_by_the_check_that_is_about_it) {
-  const auto failing = failing_checks(GetParam().flaw);
-  EXPECT_NE(std::ranges::find(failing, GetParam().noticed_by), failing.end())
-      << GetParam().noticed_by << " did not notice it";
+  const auto check =
+      std::ranges::find(kConformanceChecks, std::string_view(GetParam().noticed_by), &ConformanceCheck::name);
+  ASSERT_NE(check, std::end(kConformanceChecks));
+  EXPECT_TRUE(notices(*check, GetParam().flaw));
 }
 
 }  // namespace

@@ -124,8 +124,8 @@ TEST(Conversation, a_ring_goes_back_by_itself_as_far_as_it_can) {
   EXPECT_EQ(conversation.sync(keys_of({1, 2})).value(), 0);
 }
 
-// A script of edits as people make them: go on, change the last message, go back, start over, regenerate; with and
-// without checkpoints in between, and with several conversations that share beginnings.
+// cache-055: a script of edits as people make them: go on, change the last message, go back, start over, regenerate;
+// with and without checkpoints in between, and with several conversations that share beginnings.
 TEST_P(EveryMemory, random_edits_always_equal_a_cold_run) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Random random(seed);
@@ -175,6 +175,16 @@ TEST(PrefixCache, a_shared_beginning_is_forked_also_from_a_running_conversation)
   Conversation fork = cache.acquire(keys_of({1, 2, 9}), all).value();
   EXPECT_EQ(fork.length(), 2);
   EXPECT_EQ(running.length(), 4);
+}
+
+TEST(PrefixCache, a_state_that_happens_to_reach_back_is_found_without_a_checkpoint) {
+  FakeExecutable executable({.memory = FakeMemory::ring, .ring_slack = 3});
+  PrefixCache cache(executable);
+  Conversation conversation = *Conversation::start(executable);
+  complete(executable, conversation, keys_of({1, 2, 3, 4, 5, 6}));
+  cache.put(std::move(conversation));
+  EXPECT_EQ(cache.acquire(keys_of({1, 2, 3, 4, 9}), {})->length(), 4);
+  EXPECT_EQ(cache.acquire(keys_of({1, 2, 9}), {})->length(), 0);
 }
 
 TEST(PrefixCache, keeps_a_contained_conversation_once_where_any_length_can_be_restored) {

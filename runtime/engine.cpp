@@ -68,7 +68,7 @@ class EngineGeneration final : public Generation {
 
 class ThreadedEngine final : public Engine {
  public:
-  ThreadedEngine(std::unique_ptr<Executable> executable, EngineInfo info, const WorkerLimits& limits)
+  ThreadedEngine(std::unique_ptr<Executable> executable, EngineSetup info, const WorkerLimits& limits)
       : info_(std::move(info)),
         max_sessions_(limits.max_sessions),
         inbox_(std::make_shared<Inbox>()),
@@ -85,7 +85,7 @@ class ThreadedEngine final : public Engine {
     thread_.join();
   }
 
-  const EngineInfo& info() const override { return info_; }
+  const EngineSetup& info() const override { return info_; }
 
   EngineStats stats() const override {
     const std::lock_guard lock(inbox_->mutex);
@@ -137,7 +137,7 @@ class ThreadedEngine final : public Engine {
     worker_.reset();
   }
 
-  EngineInfo info_;
+  EngineSetup info_;
   int max_sessions_;
   std::shared_ptr<Inbox> inbox_;
   std::unique_ptr<Worker> worker_;
@@ -177,17 +177,19 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
   const int64_t memory = options.memory_bytes > 0 ? options.memory_bytes : available_memory_bytes();
   auto context = choose_context(*executable, options.context_tokens, memory);
   RETURN_IF_ERROR(context);
-  EngineInfo info = {.device = options.device,
-                     .context_tokens = context->tokens,
-                     .context_reason = context->reason,
-                     .memory_bytes = memory,
-                     .need = executable->need(context->tokens, 1),
-                     .model = executable->info()};
+  EngineSetup info = {.device = options.device,
+                      .context_tokens = context->tokens,
+                      .context_reason = context->reason,
+                      .memory_bytes = memory,
+                      .need = executable->need(context->tokens, 1),
+                      .model = executable->info()};
+  const int64_t one_context = state_bytes(*executable, context->tokens);
+  const int64_t for_states = std::max(memory - info.need.weights_bytes - info.need.work_bytes, one_context);
   const WorkerLimits limits = {
       .context_tokens = context->tokens,
-      .state_bytes = std::max(memory - info.need.weights_bytes - info.need.work_bytes,
-                              executable->need(whole_pages(context->tokens), 1).state_bytes),
-      .cache_bytes = options.prefix_cache_bytes,
+      .state_bytes = for_states,
+      .cache_bytes =
+          options.prefix_cache_bytes >= 0 ? options.prefix_cache_bytes : std::max(for_states / 4, one_context),
       .max_sessions = options.max_sessions,
       .scheduler = {.mixes = executable->mixes_prompt_and_decode(),
                     .max_step_rows = info.model.max_step_rows,

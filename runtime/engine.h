@@ -20,13 +20,18 @@ struct EngineOptions {
   std::optional<KvFormat> kv;        // none: the model's default
   int threads = 0;                   // 0: one per physical core, within the quota of the process
   int64_t memory_bytes = 0;          // for weights, states and work; 0: what the machine has available
-  int64_t prefix_cache_bytes = -1;   // for states kept between requests; -1: what running requests leave free
+  int64_t prefix_cache_bytes = -1;   // for states kept between requests; -1: a quarter of what states may take, and
+                                     // at least one whole context
   int max_sessions = 32;             // answers computed at the same time; further requests wait
   int prompt_rows_per_step = 512;    // prompt rows in one step while nobody waits for a token
   double step_latency_seconds = .2;  // how long a prompt chunk may hold up running answers
+
+  // As in LoadOptions: progress of what load does once per machine and model.
+  std::function<bool(int64_t done, int64_t total)> load_observer = {};
 };
 
-struct EngineInfo {
+// What an engine settled on when it started.
+struct EngineSetup {
   std::string device;
   int64_t context_tokens = 0;
   std::string context_reason;  // why so many, for people: "the model's", "what memory allows", ...
@@ -77,7 +82,7 @@ class Engine {
 
   virtual ~Engine() = default;  // cancels what runs and joins the thread
 
-  virtual const EngineInfo& info() const = 0;
+  virtual const EngineSetup& info() const = 0;
   virtual EngineStats stats() const = 0;
 
   // Queues a request. Events go to `callback`, or without one to Generation::next. Errors: invalid_argument (an empty

@@ -8,36 +8,44 @@ namespace onw {
 
 Result<Conversation> PrefixCache::acquire(std::span<const TokenKey> wanted, std::span<Conversation* const> running) {
   ++clock_;
-  Conversation* best = nullptr;
-  int64_t reusable = 0;
-  auto best_entry = entries_.end();
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    const int64_t found = entry->conversation.reusable(wanted);
-    if (found <= reusable) continue;
-    best = &entry->conversation;
-    best_entry = entry;
-    reusable = found;
+  std::vector<Conversation*> all(running.begin(), running.end());
+  for (Entry& entry : entries_) all.push_back(&entry.conversation);
+  Conversation* surest = nullptr;   // keeps the most for certain
+  Conversation* nearest = nullptr;  // has the most in common, whether or not it can go back there
+  int64_t sure = 0, common = 0;
+  for (Conversation* conversation : all) {
+    if (const int64_t kept = conversation->reusable(wanted); kept > sure) surest = conversation, sure = kept;
+    const int64_t shared = common_prefix(conversation->keys(), wanted);
+    if (shared > common) nearest = conversation, common = shared;
   }
-  for (Conversation* conversation : running) {
-    const int64_t found = conversation->reusable(wanted);
-    if (found <= reusable) continue;
-    best = conversation;
-    best_entry = entries_.end();
-    reusable = found;
+  if (surest != nullptr && sure == surest->length())
+    if (auto taken = take(*surest)) return *std::move(taken);
+  if (common > sure) {
+    auto fork = fork_of(*nearest, wanted);
+    if (fork && fork->length() > sure) return fork;
   }
-  if (best == nullptr) return Conversation::start(executable_);
+  if (surest != nullptr)
+    if (auto fork = fork_of(*surest, wanted)) return fork;
+  return Conversation::start(executable_);
+}
 
-  best->set_clock(clock_);
-  if (best_entry != entries_.end() && reusable == best->length()) {
-    Conversation taken = std::move(*best);
-    entries_.erase(best_entry);
-    // Where the last answer ended, an edited question may branch off. Without memory for it the edit costs time alone.
-    (void)taken.checkpoint();
-    return taken;
-  }
-  if (best_entry != entries_.end()) best_entry->used = clock_;
-  auto fork = best->fork(wanted);
-  return fork ? std::move(fork) : Conversation::start(executable_);
+// Out of the cache, to go on where it ended; none where it is not the cache's.
+std::optional<Conversation> PrefixCache::take(Conversation& conversation) {
+  const auto entry = std::ranges::find(entries_, &conversation, [](const Entry& entry) { return &entry.conversation; });
+  if (entry == entries_.end()) return std::nullopt;
+  Conversation taken = std::move(conversation);
+  entries_.erase(entry);
+  taken.set_clock(clock_);
+  // Where the last answer ended, an edited question may branch off. Without memory for it the edit costs time alone.
+  (void)taken.checkpoint();
+  return taken;
+}
+
+Result<Conversation> PrefixCache::fork_of(Conversation& conversation, std::span<const TokenKey> wanted) {
+  for (Entry& entry : entries_)
+    if (&entry.conversation == &conversation) entry.used = clock_;
+  conversation.set_clock(clock_);
+  return conversation.fork(wanted);
 }
 
 bool PrefixCache::contains(const Conversation& longer, const Conversation& shorter) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,8 @@ class PrefixCache {
     Conversation conversation;
     uint64_t used = 0;
   };
+  std::optional<Conversation> take(Conversation& conversation);
+  Result<Conversation> fork_of(Conversation& conversation, std::span<const TokenKey> wanted);
   bool contains(const Conversation& longer, const Conversation& shorter) const;
 
   Executable& executable_;

@@ -5,7 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/scalar.h"
+#include "kernels/isa.h"
+#include "kernels/rowops/rowops.h"
 #include "runtime/philox.h"
 
 namespace onw {
@@ -34,52 +35,77 @@ double total_weight(std::span<const Candidate> candidates) {
   return total;
 }
 
-void keep_top_k(std::vector<Candidate>& candidates, int top_k) {
-  const auto k = static_cast<size_t>(top_k);
-  if (top_k == 0 || k >= candidates.size()) return;
-  std::ranges::nth_element(candidates, candidates.begin() + top_k, likelier);
-  candidates.resize(k);
-  std::ranges::sort(candidates, {}, &Candidate::id);  // nth_element leaves an order of the library's own
+// Softmax by the kernels of this machine, which give the same bits on every one.
+void softmax(std::span<const float> x, std::vector<float>& out) {
+  static const RowOps& ops = row_ops(active_isa().value_or(Isa::generic));
+  out.resize(x.size());
+  ops.softmax(x.data(), static_cast<int64_t>(x.size()), out.data());
 }
 
-// The fewest of the likeliest whose weights sum to at least `top_p` of all. A heap, because few are taken of many.
-void keep_top_p(std::vector<Candidate>& candidates, float top_p) {
-  if (top_p >= 1.0F) return;
-  const double enough = static_cast<double>(top_p) * total_weight(candidates);
+// The k likeliest, by ascending id. A heap with the least likely on top, which few of many tokens pass.
+void top_k(std::span<const float> logits, int k, std::vector<Candidate>& kept) {
+  kept.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate c = {logits[i], static_cast<int32_t>(i)};
+    const bool full = kept.size() == static_cast<size_t>(k);
+    if (c.weight == kForbidden || (full && !likelier(c, kept.front()))) continue;
+    if (full) {
+      std::ranges::pop_heap(kept, likelier);
+      kept.pop_back();
+    }
+    kept.push_back(c);
+    std::ranges::push_heap(kept, likelier);
+  }
+  std::ranges::sort(kept, {}, &Candidate::id);
+}
+
+// The fewest of the likeliest whose weights sum to at least `enough`, likeliest first; false where all do not.
+bool likeliest_until(double enough, std::vector<Candidate>& candidates) {
   const auto later = [](const Candidate& a, const Candidate& b) { return likelier(b, a); };
   std::ranges::make_heap(candidates, later);
   double sum = 0;
   auto rest = candidates.end();
-  do {
+  while (sum < enough && rest != candidates.begin()) {
     std::pop_heap(candidates.begin(), rest, later);
     --rest;
     sum += rest->weight;
-  } while (sum < enough && rest != candidates.begin());
+  }
   candidates.erase(candidates.begin(), rest);
   std::ranges::reverse(candidates);
+  return sum >= enough;
+}
+
+// `all` cut by top_p, likeliest first. What is far below the likeliest is looked at only where the rest does not do.
+void keep_top_p(std::span<const Candidate> all, float top_p, std::vector<Candidate>& kept) {
+  const double enough = static_cast<double>(top_p) * total_weight(all);
+  const float largest = std::ranges::max(all, {}, &Candidate::weight).weight;
+  for (float least = largest / 256;; least /= 256) {
+    kept.clear();
+    for (const Candidate& c : all)
+      if (c.weight >= least) kept.push_back(c);
+    if (likeliest_until(enough, kept) || least == 0.0F) return;
+  }
 }
 
 void keep_min_p(std::vector<Candidate>& candidates, float min_p) {
   if (min_p <= 0.0F) return;
-  std::erase_if(candidates, [min_p](const Candidate& c) { return c.weight < min_p; });  // the largest weight is 1
+  const float least = min_p * std::ranges::max(candidates, {}, &Candidate::weight).weight;
+  std::erase_if(candidates, [least](const Candidate& c) { return c.weight < least; });
 }
 
 // Log-softmax of the model's own row, at `id` and at the `count` likeliest.
 void add_logprobs(std::span<const float> logits, int count, Draw& draw) {
-  const float largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += scalar::exp(logit - largest);
-  const double log_sum = std::log(sum);
-  const auto logprob = [&](float logit) {
-    return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_sum);
-  };
+  std::vector<float> probabilities;
+  softmax(logits, probabilities);
+  const auto largest = static_cast<size_t>(likeliest(logits));
+  const double log_sum = static_cast<double>(logits[largest]) - std::log(static_cast<double>(probabilities[largest]));
+  const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_sum); };
   draw.logprob = logprob(logits[static_cast<size_t>(draw.id)]);
   if (count == 0) return;
-  std::vector<Candidate> all(logits.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
-  const auto n = std::min(static_cast<size_t>(count), all.size());
-  std::ranges::partial_sort(all, all.begin() + static_cast<ptrdiff_t>(n), likelier);
-  for (size_t i = 0; i < n; ++i) draw.top.push_back({all[i].id, logprob(all[i].weight)});
+  std::vector<Candidate> top;
+  top_k(logits, count, top);
+  std::ranges::sort(top, likelier);
+  for (const Candidate& c : top) draw.top.push_back({c.id, logprob(c.weight)});
 }
 
 Result<void> check_finite(std::span<const float> logits) {
@@ -156,6 +182,14 @@ Result<Draw> Sampler::draw(std::span<const float> logits, int64_t position, Logi
   return draw;
 }
 
+// The tokens that may be drawn, with their logits.
+void Sampler::gather() {
+  if (params_.top_k > 0) return top_k(logits_, params_.top_k, candidates_);
+  candidates_.clear();
+  for (size_t i = 0; i < logits_.size(); ++i)
+    if (logits_[i] != kForbidden) candidates_.push_back({logits_[i], static_cast<int32_t>(i)});
+}
+
 Result<int32_t> Sampler::pick(int64_t position) {
   const int32_t best = likeliest(logits_);
   const float largest = logits_[static_cast<size_t>(best)];
@@ -163,12 +197,14 @@ Result<int32_t> Sampler::pick(int64_t position) {
     return error(Code::internal, "the grammar allows no token at position {}: the answer ends here", position);
   if (params_.temperature == 0.0F || params_.top_k == 1) return best;
 
-  candidates_.clear();
-  for (size_t i = 0; i < logits_.size(); ++i)
-    if (logits_[i] != kForbidden) candidates_.push_back({logits_[i], static_cast<int32_t>(i)});
-  keep_top_k(candidates_, params_.top_k);
-  for (Candidate& c : candidates_) c.weight = scalar::exp((c.weight - largest) / params_.temperature);
-  keep_top_p(candidates_, params_.top_p);
+  gather();
+  for (size_t i = 0; i < candidates_.size(); ++i) logits_[i] = (candidates_[i].weight - largest) / params_.temperature;
+  softmax(std::span(logits_).first(candidates_.size()), probabilities_);
+  for (size_t i = 0; i < candidates_.size(); ++i) candidates_[i].weight = probabilities_[i];
+  if (params_.top_p < 1.0F) {
+    keep_top_p(candidates_, params_.top_p, kept_);
+    candidates_.swap(kept_);
+  }
   keep_min_p(candidates_, params_.min_p);
 
   const double mark = uniform_draw(seed_, choice_, static_cast<uint64_t>(position)) * total_weight(candidates_);

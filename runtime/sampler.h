@@ -43,6 +43,7 @@ class Sampler {
  private:
   void apply_penalties();
   Result<void> apply_mask(LogitMask& mask);
+  void gather();
   Result<int32_t> pick(int64_t position);
 
   SamplingParams params_;
@@ -50,7 +51,8 @@ class Sampler {
   uint32_t choice_;
   std::unordered_map<int32_t, int64_t> seen_;  // token of prompt or answer: how often in the answer
   std::vector<float> logits_;                  // the row, altered
-  std::vector<Candidate> candidates_;          // kept between draws for their memory alone
+  std::vector<float> probabilities_;           // this and the next two are kept between draws for their memory alone
+  std::vector<Candidate> candidates_, kept_;
   std::vector<uint32_t> allowed_;
 };
 

@@ -16,8 +16,8 @@ namespace onw {
 
 struct WorkerLimits {
   int64_t context_tokens = 0;
-  int64_t state_bytes = 0;   // of all sequences, running and cached
-  int64_t cache_bytes = -1;  // of the cached ones; -1: what the running ones leave
+  int64_t state_bytes = 0;  // of all sequences, running and cached
+  int64_t cache_bytes = 0;  // of the cached ones
   int max_sessions = 32;
   SchedulerLimits scheduler;
 };

@@ -110,7 +110,6 @@ void Worker::set_aside(Session& session) {
 void Worker::trim() {
   while (held_bytes() > limits_.state_bytes && cache_.drop_oldest(running())) {
   }
-  if (limits_.cache_bytes < 0) return;
   while (state_bytes(*executable_, cache_.conversations()) > limits_.cache_bytes && cache_.drop_oldest({})) {
   }
 }

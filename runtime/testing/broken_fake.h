@@ -174,7 +174,8 @@ class BrokenExecutable final : public Executable {
   Result<Outputs> run_inner(const Step& step, const CancelToken& cancel) {
     if (flaw_ == Flaw::late_cancel_stays) {
       auto out = inner_.run(step, CancelToken());
-      if (step.rows.size() > 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // for the canceller
+      for (int ms = 0; step.rows.size() > 20 && ms < 50 && !cancel.cancelled(); ++ms)  // gives the canceller its chance
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (!cancel.cancelled()) return out;
       return error(Code::cancelled, "too late to say so");
     }

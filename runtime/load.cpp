@@ -1,0 +1,122 @@
+#include "runtime/load.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/paths.h"
+#include "base/topology.h"
+#include "kernels/isa.h"
+#include "models/registry.h"
+#include "passes/bind_formats.h"
+#include "passes/quantise.h"
+#include "runtime/engine.h"
+#include "store/cache_store.h"
+#include "store/model_folder.h"
+#include "targets/cpu/cpu.h"
+#include "targets/reference/reference.h"
+#include "targets/relaid_weights.h"
+
+namespace onw {
+namespace {
+
+struct Model {
+  std::shared_ptr<const ModelFolder> folder;
+  Program program;  // its formats bound to what the folder holds
+};
+
+struct Machinery {
+  Isa isa = Isa::generic;
+  int threads = 1;
+};
+
+struct Device {
+  std::string_view name;
+  Result<std::unique_ptr<Executable>> (*make)(Model model, const Machinery& machinery, const LoadOptions& options);
+};
+
+std::string_view kv_name(KvFormat kv) {
+  constexpr std::array<std::string_view, 3> kNames = {"int8", "f16", "f32"};
+  return kNames[static_cast<size_t>(kv)];
+}
+
+Result<std::unique_ptr<Executable>> make_reference_device(Model model, const Machinery& machinery,
+                                                          const LoadOptions& options) {
+  Program program = options.quantised
+                        ? quantise_activations(model.program, kv_name(options.kv.value_or(KvFormat::int8)))
+                        : set_kv_format(model.program, kv_name(options.kv.value_or(KvFormat::f32)));
+  const auto find = [folder = model.folder](std::string_view name) { return folder->weight(name); };
+  return make_reference(std::move(program), {.find = find, .owner = model.folder},
+                        {.isa = machinery.isa,
+                         .threads = machinery.threads,
+                         .max_step_rows = options.max_step_rows,
+                         .max_context = options.max_context});
+}
+
+Result<std::unique_ptr<Executable>> make_cpu_device(Model model, const Machinery& machinery,
+                                                    const LoadOptions& options) {
+  if (!options.quantised)
+    return error(Code::unsupported, "the CPU device computes with quantised activations: take --device reference");
+  auto tiled = weights_in_layout(model.folder, model.program, Layout::tiles, layout_cache(), options.observer);
+  RETURN_IF_ERROR(tiled);
+  return make_cpu(model.program, std::move(*tiled),
+                  {.kv = options.kv.value_or(KvFormat::int8),
+                   .isa = machinery.isa,
+                   .threads = machinery.threads,
+                   .max_step_rows = options.max_step_rows,
+                   .max_context = options.max_context});
+}
+
+constexpr Device kDevices[] = {
+    {"CPU", make_cpu_device},
+    {"reference", make_reference_device},
+};
+
+Result<const Device*> find_device(std::string_view name) {
+  std::string known;
+  for (const Device& device : kDevices) {
+    if (device.name == name) return &device;
+    known += (known.empty() ? "" : ", ") + std::string(device.name);
+  }
+  return error(Code::unsupported, "device '{}' is not one of those that this build runs on: {}", name, known);
+}
+
+Result<Model> open_model(const std::filesystem::path& path) {
+  auto opened = ModelFolder::open(path);
+  RETURN_IF_ERROR(opened);
+  const auto folder = std::make_shared<const ModelFolder>(std::move(*opened));
+  auto program = build_program(folder->config());
+  if (!program) return failure(std::move(program), folder->path().string());
+  const auto format_of = [&folder](std::string_view name) -> std::optional<WeightFormat> {
+    const auto weight = folder->weight(name);
+    return weight ? std::optional(weight->format) : std::nullopt;
+  };
+  if (auto bound = bind_formats(*program, format_of); !bound) return failure(std::move(bound), folder->path().string());
+  return Model{folder, std::move(*program)};
+}
+
+}  // namespace
+
+CacheStore layout_cache() { return CacheStore(cache_folder() / "layouts"); }
+
+Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
+                                                    const LoadOptions& options) {
+  const auto device = find_device(options.device);
+  RETURN_IF_ERROR(device);
+  const auto isa = active_isa();
+  RETURN_IF_ERROR(isa);
+  auto model = open_model(model_folder);
+  RETURN_IF_ERROR(model);
+  const Machinery machinery = {.isa = *isa, .threads = plan_threads(read_machine(), options.threads).threads};
+  return (*device)->make(std::move(*model), machinery, options);
+}
+
+Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_folder, const EngineOptions& options) {
+  auto executable = load_executable(
+      model_folder,
+      {.device = options.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
+  RETURN_IF_ERROR(executable);
+  return create(std::move(*executable), options);
+}
+
+}  // namespace onw

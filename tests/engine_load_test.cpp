@@ -1,0 +1,130 @@
+// A model folder, opened and answering: the way that chat and server take, on tiny models that convert has written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/temp_folder.h"
+#include "convert/convert.h"
+#include "runtime/load.h"
+#include "runtime/testing/engine_driver.h"
+#include "tests/golden.h"
+#include "tests/tiny_model.h"
+
+namespace onw::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LoadedModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const auto path =
+        std::filesystem::path(ONW_SOURCE_DIR) / "tests/goldens" / (std::string(GetParam()) + ".safetensors");
+    const auto golden = read_golden(path);
+    ASSERT_TRUE(golden) << golden.error().message;
+    ASSERT_TRUE(write_tiny_model(*golden, folder_ / "published"));
+    const auto done = convert(folder_ / "published", folder_ / "model", {});
+    ASSERT_TRUE(done) << done.error().message;
+    prompt_ = golden->ids;
+  }
+
+  std::unique_ptr<Engine> load(const std::string& device) const {
+    auto engine = Engine::load(folder_ / "model", {.device = device, .threads = 2});
+    EXPECT_TRUE(engine) << engine.error().message;
+    return engine ? std::move(*engine) : nullptr;
+  }
+
+  GenerateRequest request(int64_t max_tokens) const {
+    return {.prompt = prompt_, .sampling = {.temperature = 0.8F, .top_p = 0.95F, .seed = 11}, .max_tokens = max_tokens};
+  }
+
+  TempFolder folder_;
+  std::vector<int32_t> prompt_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, LoadedModel, ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST_P(LoadedModel, answers_the_same_on_the_cpu_and_on_the_quantised_reference) {
+  const auto cpu = load("CPU"), reference = load("reference");
+  ASSERT_TRUE(cpu && reference);
+  const Answer fast = answer(*cpu, request(24)), slow = answer(*reference, request(24));
+  EXPECT_EQ(fast.tokens.size(), 24U);
+  EXPECT_EQ(fast.tokens, slow.tokens);
+}
+
+// numerics-061
+TEST_P(LoadedModel, takes_a_prompt_of_one_token) {
+  const auto cpu = load("CPU");
+  ASSERT_TRUE(cpu);
+  GenerateRequest one = request(5);
+  one.prompt.resize(1);
+  EXPECT_EQ(answer(*cpu, std::move(one)).tokens.size(), 5U);
+  EXPECT_FALSE(cpu->submit({.prompt = {}}));
+}
+
+// numerics-066, with real arithmetic: several prompts in one step, and states that are reused.
+TEST_P(LoadedModel, answers_the_same_whatever_runs_beside_it_and_whatever_is_reused) {
+  const auto alone = load("CPU"), busy = load("CPU");
+  ASSERT_TRUE(alone && busy);
+  const auto expected = answer(*alone, request(24)).tokens;
+  std::vector<std::unique_ptr<Generation>> neighbours;
+  for (size_t i = 0; i < 3; ++i) {
+    GenerateRequest noise = request(40);
+    noise.prompt.resize(2 + 3 * i);
+    noise.sampling.seed = i;
+    neighbours.push_back(busy->submit(std::move(noise)).value());
+  }
+  EXPECT_EQ(answer(*busy, request(24)).tokens, expected);
+  const Answer again = answer(*busy, request(24));
+  EXPECT_GT(again.usage.reused_tokens, 0);
+  EXPECT_EQ(again.tokens, expected);
+}
+
+// A folder made for another device class: its weights lie in rows, and are laid out anew once.
+TEST_P(LoadedModel, answers_the_same_from_weights_that_were_laid_out_anew) {
+  const TempFolder cache;
+  ASSERT_EQ(setenv("ONW_CACHE", cache.path().c_str(), 1), 0);
+  const auto done = convert(folder_ / "published", folder_ / "rows", {.made_for = "npu"});
+  ASSERT_TRUE(done) << done.error().message;
+  int64_t laid_out = 0;
+  const auto load_rows = [&] {
+    laid_out = 0;
+    auto engine = Engine::load(folder_ / "rows", {.threads = 2, .load_observer = [&](int64_t bytes, int64_t) {
+                                                    laid_out = bytes;
+                                                    return true;
+                                                  }});
+    EXPECT_TRUE(engine) << engine.error().message;
+    return std::move(*engine);
+  };
+  const auto first = answer(*load_rows(), request(24)).tokens;
+  EXPECT_GT(laid_out, 0);
+  EXPECT_EQ(answer(*load_rows(), request(24)).tokens, first);
+  EXPECT_EQ(laid_out, 0);
+  const auto reference = Engine::load(folder_ / "rows", {.device = "reference", .threads = 2});
+  ASSERT_TRUE(reference) << reference.error().message;
+  EXPECT_EQ(answer(**reference, request(24)).tokens, first);
+}
+
+TEST(Load, names_the_device_that_does_not_exist_and_those_that_do) {
+  const auto refused = load_executable("nowhere", {.device = "toaster"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unsupported);
+  EXPECT_THAT(refused.error().message,
+              ::testing::AllOf(HasSubstr("toaster"), HasSubstr("CPU"), HasSubstr("reference")));
+}
+
+TEST(Load, names_the_folder_that_is_missing) {
+  const auto refused = load_executable("no/such/folder", {});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("no/such/folder"));
+}
+
+}  // namespace
+}  // namespace onw::testing
