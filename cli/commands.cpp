@@ -5,7 +5,8 @@
 namespace onw::cli {
 
 std::span<const Command> all_commands() {
-  static const Positional kModel{"MODEL", "A model folder, the name of a model in the store, or a .gguf file"};
+  static const Positional kModel{
+      "MODEL", "A model folder, the name of a model in the store, a .gguf file or a Hugging Face folder"};
   static const std::vector<Command> commands = {
       {"pull",
        "Brings a model from the hub, and converts it for this machine",
@@ -20,6 +21,29 @@ std::span<const Command> all_commands() {
        "interrupted conversion goes on where it stopped.",
        {{"SRC", "A folder with config.json and safetensors, or a .gguf file"}, {"OUT", "The folder to make"}},
        run_convert},
+      {"tokenize",
+       "Cuts text on stdin into tokens, or puts tokens together",
+       "Prints ids, pieces and offsets in bytes. The text is plain: added tokens in it stay text, unless --special.",
+       {kModel},
+       run_tokenize},
+      {"render",
+       "Renders a chat request on stdin as the prompt that the model reads",
+       "A JSON object with messages, and where wanted tools, documents, add_generation_prompt, special_tokens, now; every "
+       "other key is a variable of the template. The exact prompt goes to stdout, without a newline.",
+       {{"MODEL", "Whose chat template to take (or --template)", false}},
+       run_render},
+      {"bench",
+       "Times a model, beside what the machine could do",
+       "Prints tokens/s with the bytes read and the integer operations of weights per second, and their share of the "
+       "roofs, which are measured in the same run. Decoding is bound by reading, long prompts by operations.",
+       {kModel},
+       run_bench},
+      {"eval",
+       "Measures how well a model predicts a text, and how far two devices are apart",
+       "Perplexity, and with --against KL divergence and agreement of the first choice. --against reference takes the "
+       "reference without quantised activations.",
+       {kModel},
+       run_eval_command},
       {"check",
        "Checks that a model folder is whole",
        "What every start checks, and with --deep every byte of the weights against their digest.",

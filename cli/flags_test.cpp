@@ -108,7 +108,7 @@ TEST(Flags, every_command_of_the_table_exists_in_the_help) {
 }
 
 TEST(Docs, of_the_commands_are_what_the_table_makes) {
-  EXPECT_EQ(source("docs/cli.md"), help_markdown(all_commands())) << "run: onw --help-markdown > docs/cli.md";
+  EXPECT_TRUE(source("docs/cli.md") == help_markdown(all_commands())) << "run: onw --help-markdown > docs/cli.md";
 }
 
 TEST(Version, is_the_one_of_the_build) {

@@ -1,5 +1,7 @@
 #include "cli/model.h"
 
+#include <memory>
+
 #include "base/paths.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -12,22 +14,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Shows a conversion on stderr, and what it goes on with.
-ConvertObserver shown_on(Progress& progress) {
-  return [&progress, told = false](const ConvertProgress& p) mutable {
-    if (!told && p.bytes_kept > 0)
-      fmt::print(stderr, "Going on behind {} of an earlier run\n", bytes_text(p.bytes_kept));
-    told = true;
-    progress.update(p.bytes_done, p.bytes_total);
-    return true;
-  };
-}
+// Progress on stderr, with a first word about what is done.
+class ConvertLog {
+ public:
+  explicit ConvertLog(std::string what) : what_(std::move(what)) {}
 
-Result<fs::path> converted_once(const fs::path& gguf) {
+  bool operator()(const ConvertProgress& p) {
+    if (!progress_) {
+      if (!what_.empty()) fmt::print(stderr, "{}\n", what_);
+      if (p.bytes_kept > 0) fmt::print(stderr, "Going on behind {} of an earlier run\n", bytes_text(p.bytes_kept));
+      progress_ = std::make_shared<Progress>("converting", 0, Progress::Unit::bytes);
+    }
+    progress_->update(p.bytes_done, p.bytes_total);
+    return true;
+  }
+
+ private:
+  std::string what_;
+  std::shared_ptr<Progress> progress_;
+};
+
+Result<fs::path> converted(const fs::path& published) {
   ConvertOptions options;
-  options.provenance.command = fmt::format("onw convert {}", gguf.string());
-  Progress progress("converting", 0, Progress::Unit::bytes);
-  return convert_once(gguf, models_folder(home_folder()), options, shown_on(progress));
+  options.provenance.command = fmt::format("onw convert {}", published.string());
+  return convert_once(published, models_folder(home_folder()), options,
+                      ConvertLog(fmt::format("Converting {} into the store, once", published.string())));
 }
 
 }  // namespace
@@ -37,13 +48,11 @@ Result<fs::path> locate_model(const std::string& model) {
   const fs::path path(model);
   if (fs::is_directory(path, none)) {
     if (is_model_folder(path)) return path;
-    if (fs::exists(path / "config.json", none))
-      return error(Code::unsupported, "{}: a published model, not yet converted. Convert it: onw convert {} OUT", model,
-                   model);
+    if (fs::exists(path / "config.json", none)) return converted(path);
     return error(Code::not_found, "{}: a folder without a model (neither engine.json nor config.json is in it)", model);
   }
   if (path.extension() == ".gguf") {
-    if (fs::is_regular_file(path, none)) return converted_once(path);
+    if (fs::is_regular_file(path, none)) return converted(path);
     return error(Code::not_found, "{}: no such file", model);
   }
   auto local = find_model(models_folder(home_folder()), model);
@@ -53,8 +62,7 @@ Result<fs::path> locate_model(const std::string& model) {
 
 Result<ConvertSummary> convert_with_progress(const fs::path& source, const fs::path& out,
                                              const ConvertOptions& options) {
-  Progress progress("converting", 0, Progress::Unit::bytes);
-  return convert(source, out, options, shown_on(progress));
+  return convert(source, out, options, ConvertLog(""));
 }
 
 Result<ConvertOptions> convert_options(const Args& args) {

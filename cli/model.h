@@ -10,8 +10,9 @@
 
 namespace onw::cli {
 
-// A model folder, the name of a model in the store, or a .gguf file, which is converted into the store the first time
-// (with progress on stderr). No connection is made. Errors: those of convert; not_found says what would help.
+// A model folder, the name of a model in the store, or a published one (a .gguf file, a Hugging Face folder), which is
+// converted into the store the first time, with progress on stderr. No connection is made. Errors: those of convert;
+// not_found says what would help.
 Result<std::filesystem::path> locate_model(const std::string& model);
 
 // convert() with its progress on stderr.

@@ -21,6 +21,8 @@ Result<void> print(fmt::format_string<Args...> format, Args&&... args) {
   return write_output(fmt::format(format, std::forward<Args>(args)...));
 }
 
+inline constexpr size_t kMaxInputBytes = size_t{256} << 20;
+
 // All of stdin. Errors: io, invalid_argument (more than `limit_bytes`).
 Result<std::string> read_input(size_t limit_bytes);
 

@@ -37,7 +37,8 @@ void product(const Tensor& x, const WeightView& w, int64_t column, const Context
       judge ? matmul_reference(x.q, w, {first, last}, out) : matmul(x.q, w, {first, last}, out, c.isa);
     } else {
       const FloatRows rows{x.f.data(), c.rows, x.type.last()};
-      judge ? matmul_reference(rows, w, {first, last}, out) : matmul(rows, w, {first, last}, out, c.isa);
+      const bool has_kernel = info(w.format).plain();  // FP32 rows times codes: only without quantised activations
+      judge || !has_kernel ? matmul_reference(rows, w, {first, last}, out) : matmul(rows, w, {first, last}, out, c.isa);
     }
   });
 }

@@ -1,0 +1,201 @@
+// onw bench: speed beside the roofs of the machine, measured in the same run.
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/memory.h"
+#include "base/output_file.h"
+#include "base/page_cache.h"
+#include "base/topology.h"
+#include "cli/bench_chart.h"
+#include "cli/bench_run.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/model.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/roofs.h"
+#include "cli/token_ids.h"
+#include "kernels/isa.h"
+#include "models/registry.h"
+#include "store/model_folder.h"
+
+namespace onw::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Report {
+  std::string model;
+  EngineInfo engine;
+  ModelCost cost;
+  Roofs roofs;
+  double load_cold_s = 0, load_warm_s = 0;
+  int64_t peak_bytes = 0;
+  std::vector<BenchTiming> runs;
+};
+
+double share(const Report& r, const BenchTiming& t) {
+  return std::max(t.bytes_per_s / r.roofs.read_bytes_per_s, t.ops_per_s / r.roofs.ops_per_s);
+}
+
+std::vector<BenchCase> cases(const Args& args) {
+  std::vector<BenchCase> all;
+  for (const int64_t batch : args.integers("--batch"))
+    for (const int64_t depth : args.integers("--depth")) {
+      for (const int64_t rows : args.integers("--prompt")) all.push_back({true, rows, depth, static_cast<int>(batch)});
+      all.push_back({false, *args.integer("--decode"), depth, static_cast<int>(batch)});
+    }
+  return all;
+}
+
+// Recorded tokens, again and again; else pseudo-random ones, the same every time.
+Result<Draw> draws(const Args& args, int64_t vocabulary) {
+  if (!args.has("--replay"))
+    return Draw([vocabulary](int64_t n) {
+      return static_cast<int32_t>((static_cast<uint64_t>(n) * 0x9e3779b97f4a7c15U >> 33) %
+                                  static_cast<uint64_t>(vocabulary));
+    });
+  auto ids = read_token_ids(args.text("--replay"));
+  RETURN_IF_ERROR(ids);
+  if (ids->empty()) return error(Code::invalid_argument, "{}: holds no tokens", args.text("--replay"));
+  return Draw([ids = std::move(*ids)](int64_t n) { return ids[static_cast<size_t>(n) % ids.size()]; });
+}
+
+// Until the first token is computed: what a person waits for.
+Result<double> time_load(const std::filesystem::path& folder, const LoadOptions& options,
+                         std::shared_ptr<Executable>& loaded) {
+  loaded.reset();
+  const auto start = Clock::now();
+  auto executable = load_executable(folder, options);
+  RETURN_IF_ERROR(executable);
+  loaded = std::move(*executable);
+  auto sequence = loaded->new_sequence();
+  RETURN_IF_ERROR(sequence);
+  RETURN_IF_ERROR((*sequence)->reserve(1));
+  Sequence* const sequences[] = {sequence->get()};
+  const Row rows[] = {text_row(0, 0, 0, true)};
+  RETURN_IF_ERROR(loaded->run({sequences, rows}, CancelToken()));
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Result<Report> measure(const Args& args) {
+  Report r;
+  const auto folder = locate_model(args.positional(0));
+  RETURN_IF_ERROR(folder);
+  r.model = args.positional(0);
+  {
+    const auto model = ModelFolder::open(*folder);
+    RETURN_IF_ERROR(model);
+    const auto program = build_program(model->config());
+    RETURN_IF_ERROR(program);
+    r.engine = model->engine();
+    r.cost = model_cost(*program, r.engine.weights);
+  }
+  const LoadOptions options = load_options(args);
+  std::shared_ptr<Executable> executable;
+  drop_from_page_cache(*folder / kWeightsFile);
+  const auto cold = time_load(*folder, options, executable);
+  RETURN_IF_ERROR(cold);
+  const auto warm = time_load(*folder, options, executable);
+  RETURN_IF_ERROR(warm);
+  r.load_cold_s = *cold;
+  r.load_warm_s = *warm;
+  const auto draw = draws(args, executable->info().vocabulary);
+  RETURN_IF_ERROR(draw);
+  const auto all = cases(args);
+  {
+    Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
+    for (const auto& what : all) {
+      const auto timing = time_case(*executable, r.cost, what, *draw);
+      RETURN_IF_ERROR(timing);
+      r.runs.push_back(*timing);
+      progress.update(static_cast<int64_t>(r.runs.size()));
+    }
+  }
+  r.peak_bytes = peak_memory_bytes();
+  const auto isa = active_isa();
+  RETURN_IF_ERROR(isa);
+  r.roofs = measure_roofs(plan_threads(read_machine(), options.threads), *isa, 1.0);
+  return r;
+}
+
+ordered_json to_json(const Report& r) {
+  ordered_json runs = ordered_json::array();
+  for (const auto& t : r.runs)
+    runs.push_back({{"kind", t.what.prompt ? "prompt" : "decode"},
+                    {"rows", t.what.rows},
+                    {"depth", t.what.depth},
+                    {"batch", t.what.batch},
+                    {"tokens_per_s", t.tokens_per_s},
+                    {"bytes_per_s", t.bytes_per_s},
+                    {"ops_per_s", t.ops_per_s},
+                    {"share", share(r, t)}});
+  return {{"machine",
+           {{"cpu", cpu_features().model},
+            {"isa", active_isa() ? std::string(name(*active_isa())) : ""},
+            {"threads", r.roofs.threads},
+            {"memory_bytes", total_memory_bytes()}}},
+          {"model",
+           {{"name", r.model},
+            {"family", r.engine.family},
+            {"layers", r.engine.layers},
+            {"hidden", r.engine.hidden},
+            {"vocabulary", r.engine.vocabulary},
+            {"step_bytes", r.cost.step_bytes}}},
+          {"roofs", {{"read_bytes_per_s", r.roofs.read_bytes_per_s}, {"ops_per_s", r.roofs.ops_per_s}}},
+          {"runs", std::move(runs)},
+          {"load_s", {{"cold", r.load_cold_s}, {"warm", r.load_warm_s}}},
+          {"peak_bytes", r.peak_bytes}};
+}
+
+std::string to_csv(const Report& r) {
+  std::string text = "kind,rows,depth,batch,tokens_per_s,bytes_per_s,ops_per_s,share\n";
+  for (const auto& t : r.runs)
+    text += fmt::format("{},{},{},{},{:.3f},{:.0f},{:.0f},{:.4f}\n", t.what.prompt ? "prompt" : "decode", t.what.rows,
+                        t.what.depth, t.what.batch, t.tokens_per_s, t.bytes_per_s, t.ops_per_s, share(r, t));
+  return text;
+}
+
+std::string to_text(const Report& r) {
+  std::vector<std::vector<std::string>> rows = {{"KIND", "ROWS", "DEPTH", "BATCH", "TOKENS/S", "GB/S", "TOPS", "ROOF"}};
+  for (const auto& t : r.runs)
+    rows.push_back({t.what.prompt ? "prompt" : "decode", fmt::format("{}", t.what.rows),
+                    fmt::format("{}", t.what.depth), fmt::format("{}", t.what.batch),
+                    fmt::format("{:.1f}", t.tokens_per_s), fmt::format("{:.2f}", t.bytes_per_s * 1e-9),
+                    fmt::format("{:.3f}", t.ops_per_s * 1e-12), fmt::format("{:.0f} %", 100 * share(r, t))});
+  return fmt::format("{} on {} ({}, {} threads)\n", r.model, cpu_features().model,
+                     active_isa() ? name(*active_isa()) : "", r.roofs.threads) +
+         table(rows) +
+         fmt::format("roofs: {:.2f} GB/s read, {:.3f} TOPS of INT8\n", r.roofs.read_bytes_per_s * 1e-9,
+                     r.roofs.ops_per_s * 1e-12) +
+         fmt::format("first token after {:.2f} s (cold), {:.2f} s (warm); {} at most in memory\n", r.load_cold_s,
+                     r.load_warm_s, bytes_text(r.peak_bytes));
+}
+
+std::vector<Bar> bars(const Report& r) {
+  std::vector<Bar> all;
+  for (const auto& t : r.runs)
+    all.push_back({fmt::format("{} {}{}{}", t.what.prompt ? "prompt" : "decode", t.what.rows,
+                               t.what.depth > 0 ? fmt::format(" at {}", t.what.depth) : "",
+                               t.what.batch > 1 ? fmt::format(" ×{}", t.what.batch) : ""),
+                   fmt::format("{:.1f} tokens/s, {:.0f} % of the roof", t.tokens_per_s, 100 * share(r, t)),
+                   share(r, t)});
+  return all;
+}
+
+}  // namespace
+
+Result<void> run_bench(const Args& args) {
+  const auto report = measure(args);
+  RETURN_IF_ERROR(report);
+  if (args.has("--svg"))
+    RETURN_IF_ERROR(write_file_atomically(
+        args.text("--svg"), bar_chart(fmt::format("{} on {}", report->model, cpu_features().model), bars(*report))));
+  if (args.has("--json"))
+    return print("{}\n", to_json(*report).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  if (args.has("--csv")) return print("{}", to_csv(*report));
+  return print("{}", to_text(*report));
+}
+
+}  // namespace onw::cli

@@ -1,0 +1,46 @@
+// Times prompts and decoding of an executable, and counts what they must read and multiply.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/program.h"
+#include "store/weight_plan.h"
+#include "targets/executable.h"
+
+namespace onw::cli {
+
+// What the products with weights cost; attention over the cache is counted in bytes only.
+struct ModelCost {
+  int64_t step_bytes = 0;  // weights that every step reads: all but an embedding that is only looked up
+  int64_t body_ops = 0;    // of one row through the body; a multiplication and an addition are two
+  int64_t head_ops = 0;    // of one row of logits
+};
+ModelCost model_cost(const Program& program, std::span<const StoredWeight> weights);
+
+struct BenchCase {
+  bool prompt = true;
+  int64_t rows = 0;   // tokens of the prompt, or tokens drawn one after another
+  int64_t depth = 0;  // tokens in each cache before
+  int batch = 1;      // conversations at the same time
+};
+
+struct BenchTiming {
+  BenchCase what;
+  double seconds = 0;  // of the whole prompt, or of one decode step: the median
+  double tokens_per_s = 0;
+  double bytes_per_s = 0;
+  double ops_per_s = 0;
+};
+
+// The next token to feed, `n` counting from 0.
+using Draw = std::function<int32_t(int64_t n)>;
+
+// Errors: those of the executable; context_overflow names the case.
+Result<BenchTiming> time_case(Executable& executable, const ModelCost& cost, const BenchCase& what, const Draw& draw);
+
+}  // namespace onw::cli

@@ -1,0 +1,15 @@
+// The flags that say what computes, read once for every command that has them.
+#pragma once
+
+#include "base/result.h"
+#include "cli/flags.h"
+#include "runtime/engine.h"
+#include "runtime/load.h"
+
+namespace onw::cli {
+
+EngineOptions engine_options(const Args& args);
+LoadOptions load_options(const Args& args);
+std::optional<KvFormat> kv_format(const Args& args);
+
+}  // namespace onw::cli

@@ -1,0 +1,42 @@
+#include "server/served_model.h"
+
+#include <ctime>
+
+#include "store/model_folder.h"
+
+namespace onw::server {
+namespace {
+
+SamplingParams sampling_of(const GenerationDefaults& defaults) {
+  SamplingParams s;
+  if (defaults.temperature) s.temperature = static_cast<float>(*defaults.temperature);
+  if (defaults.top_p) s.top_p = static_cast<float>(*defaults.top_p);
+  if (defaults.top_k) s.top_k = static_cast<int>(*defaults.top_k);
+  if (defaults.min_p) s.min_p = static_cast<float>(*defaults.min_p);
+  if (defaults.repetition_penalty) s.repetition_penalty = static_cast<float>(*defaults.repetition_penalty);
+  return s;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServedModel>> ServedModel::load(const std::filesystem::path& folder, std::string name,
+                                                       const EngineOptions& options) {
+  auto tokenizer = Tokenizer::open(folder.string());
+  RETURN_IF_ERROR(tokenizer);
+  auto chat_template = ChatTemplate::open(folder.string());
+  if (!chat_template && chat_template.error().code != Code::not_found) return failure(std::move(chat_template));
+  const auto stored = ModelFolder::open(folder);
+  RETURN_IF_ERROR(stored);
+  auto engine = Engine::load(folder, options);
+  RETURN_IF_ERROR(engine);
+  auto model = std::make_unique<ServedModel>(ServedModel{.name = std::move(name), .tokenizer = std::move(*tokenizer)});
+  if (chat_template) model->chat_template = std::move(*chat_template);
+  for (const int64_t id : stored->engine().stop_ids) model->stop_ids.push_back(static_cast<int32_t>(id));
+  model->sampling = sampling_of(stored->engine().generation);
+  model->max_choices = options.max_sessions;
+  model->created = static_cast<int64_t>(std::time(nullptr));
+  model->engine = std::move(*engine);
+  return model;
+}
+
+}  // namespace onw::server

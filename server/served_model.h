@@ -1,0 +1,32 @@
+// A model ready to answer: what the server and the chat in the terminal share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/engine.h"
+#include "text/text.h"
+
+namespace onw::server {
+
+struct ServedModel {
+  std::string name;  // as clients call it
+  Tokenizer tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  std::vector<int32_t> stop_ids;
+  SamplingParams sampling;  // as the publisher recommends it
+  int max_choices = 32;
+  int64_t created = 0;             // seconds since 1970
+  std::unique_ptr<Engine> engine;  // last, so that it ends first
+
+  // Errors: those of Engine::load and of the tokenizer. A folder without a chat template is fine.
+  static Result<std::unique_ptr<ServedModel>> load(const std::filesystem::path& folder, std::string name,
+                                                   const EngineOptions& options);
+};
+
+}  // namespace onw::server
