@@ -21,6 +21,21 @@ std::span<const Command> all_commands() {
        "interrupted conversion goes on where it stopped.",
        {{"SRC", "A folder with config.json and safetensors, or a .gguf file"}, {"OUT", "The folder to make"}},
        run_convert},
+      {"chat",
+       "Talks with a model in the terminal",
+       "A line is a message; a backslash at its end goes on, and lines of \"\"\" hold a longer one. Ctrl-C stops an "
+       "answer, "
+       "a second one ends. /clear begins anew, /help shows more. With --prompt the answer alone goes to stdout. A "
+       "model "
+       "without a chat template continues the text.",
+       {kModel},
+       run_chat},
+      {"serve",
+       "Answers over HTTP, as clients of OpenAI's API expect",
+       "POST /v1/chat/completions (streamed or not), GET /v1/models, GET /health. Listens on this machine alone unless "
+       "--host says otherwise. SIGTERM lets running answers finish, Ctrl-C stops them.",
+       {kModel},
+       run_serve},
       {"tokenize",
        "Cuts text on stdin into tokens, or puts tokens together",
        "Prints ids, pieces and offsets in bytes. The text is plain: added tokens in it stay text, unless --special.",
@@ -28,7 +43,8 @@ std::span<const Command> all_commands() {
        run_tokenize},
       {"render",
        "Renders a chat request on stdin as the prompt that the model reads",
-       "A JSON object with messages, and where wanted tools, documents, add_generation_prompt, special_tokens, now; every "
+       "A JSON object with messages, and where wanted tools, documents, add_generation_prompt, special_tokens, now; "
+       "every "
        "other key is a variable of the template. The exact prompt goes to stdout, without a newline.",
        {{"MODEL", "Whose chat template to take (or --template)", false}},
        run_render},

@@ -14,6 +14,8 @@ Result<void> run_pull(const Args& args);
 Result<void> run_list(const Args& args);
 Result<void> run_rm(const Args& args);
 Result<void> run_convert(const Args& args);
+Result<void> run_chat(const Args& args);
+Result<void> run_serve(const Args& args);
 Result<void> run_tokenize(const Args& args);
 Result<void> run_render(const Args& args);
 Result<void> run_bench(const Args& args);

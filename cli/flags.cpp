@@ -253,6 +253,10 @@ std::vector<int64_t> Args::integers(std::string_view flag) const {
   return values;
 }
 
+std::vector<std::string> Args::list(std::string_view flag) const {
+  return has(flag) ? split(text(flag), ',') : std::vector<std::string>();
+}
+
 std::string help(const Command& command) {
   std::string text = fmt::format("{}\n\nUsage: {}\n", command.summary, usage_line(command));
   if (!command.description.empty()) text += fmt::format("\n{}\n", command.description);

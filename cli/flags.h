@@ -53,6 +53,7 @@ class Args {
   std::optional<int64_t> integer(std::string_view flag) const;
   std::optional<double> number(std::string_view flag) const;
   std::vector<int64_t> integers(std::string_view flag) const;
+  std::vector<std::string> list(std::string_view flag) const;  // what stands between commas
 
  private:
   friend class Parser;

@@ -71,6 +71,8 @@ LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_un
   s.history = history_init();
   s.editor = el_init("onw", stdin, stderr, stderr);  // stdout is left to the answers
   if (s.editor == nullptr || s.history == nullptr) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(history_file.parent_path(), ignored);
   HistEvent event;
   history(s.history, &event, H_SETSIZE, kHistoryLines);
   history(s.history, &event, H_SETUNIQUE, 1);
@@ -85,13 +87,7 @@ LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_un
 
 LineEditor::~LineEditor() {
   State& s = *state_;
-  if (s.history != nullptr) {
-    HistEvent event;
-    std::error_code ignored;
-    std::filesystem::create_directories(std::filesystem::path(s.file).parent_path(), ignored);
-    history(s.history, &event, H_SAVE, s.file.c_str());
-    history_end(s.history);
-  }
+  if (s.history != nullptr) history_end(s.history);
   if (s.editor != nullptr) el_end(s.editor);
 }
 
@@ -111,6 +107,7 @@ std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
   if (!line.empty()) {
     HistEvent event;
     history(s.history, &event, H_ENTER, line.c_str());
+    history(s.history, &event, H_SAVE, s.file.c_str());  // at once: a Ctrl-C leaves no time later
   }
   return line;
 }

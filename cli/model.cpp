@@ -60,6 +60,14 @@ Result<fs::path> locate_model(const std::string& model) {
   return local->folder;
 }
 
+std::string model_name(const fs::path& folder) {
+  std::error_code none;
+  const auto inside = fs::relative(folder, models_folder(home_folder()), none);
+  if (!none && !inside.empty() && *inside.begin() != "..") return inside.generic_string();
+  const auto full = fs::weakly_canonical(folder, none);
+  return (none ? folder : full).filename().string();
+}
+
 Result<ConvertSummary> convert_with_progress(const fs::path& source, const fs::path& out,
                                              const ConvertOptions& options) {
   return convert(source, out, options, ConvertLog(""));

@@ -15,6 +15,9 @@ namespace onw::cli {
 // not_found says what would help.
 Result<std::filesystem::path> locate_model(const std::string& model);
 
+// What people call the model in `folder`: its name in the store, else the folder's.
+std::string model_name(const std::filesystem::path& folder);
+
 // convert() with its progress on stderr.
 Result<ConvertSummary> convert_with_progress(const std::filesystem::path& source, const std::filesystem::path& out,
                                              const ConvertOptions& options);

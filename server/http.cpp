@@ -430,7 +430,7 @@ class BeastServer : public HttpServer {
   std::vector<std::string> addresses() const override;
   void start(Handler handler) override;
   void drain() override;
-  void wait_drained() override;
+  bool wait_drained(std::chrono::milliseconds most) override;
   void stop() override;
 
  private:
@@ -521,9 +521,9 @@ void BeastServer::drain() {
   });
 }
 
-void BeastServer::wait_drained() {
+bool BeastServer::wait_drained(std::chrono::milliseconds most) {
   std::unique_lock lock(core_->mutex);
-  core_->emptied.wait(lock, [this] { return core_->open == 0; });
+  return core_->emptied.wait_for(lock, most, [this] { return core_->open == 0; });
 }
 
 void BeastServer::stop() {

@@ -86,8 +86,8 @@ class HttpServer {
 
   // Accepts nothing more, lets what is being answered finish, and closes the rest. Returns at once.
   virtual void drain() = 0;
-  // Waits until every connection has ended.
-  virtual void wait_drained() = 0;
+  // Waits until every connection has ended, at most so long; false where some have not.
+  virtual bool wait_drained(std::chrono::milliseconds most = std::chrono::hours(24 * 365)) = 0;
   // Cuts every connection and joins the threads.
   virtual void stop() = 0;
 };

@@ -1,0 +1,125 @@
+// onw chat: a conversation in the terminal, or one answer.
+#include <cstdio>
+#include <string>
+
+#include "base/interrupt.h"
+#include "base/paths.h"
+#include "base/terminal.h"
+#include "cli/chat_session.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/line_editor.h"
+#include "cli/model.h"
+#include "cli/output.h"
+
+namespace onw::cli {
+namespace {
+
+constexpr int kInterrupted = 130;  // what a shell says of a program that Ctrl-C ended
+constexpr int kTerminated = 143;
+
+ChatSettings settings_of(const Args& args, const server::ServedModel& model) {
+  ChatSettings s;
+  s.sampling = model.sampling;
+  if (const auto x = args.number("--temperature")) s.sampling.temperature = static_cast<float>(*x);
+  if (const auto x = args.number("--top-p")) s.sampling.top_p = static_cast<float>(*x);
+  if (const auto x = args.integer("--top-k")) s.sampling.top_k = static_cast<int>(*x);
+  if (const auto x = args.number("--min-p")) s.sampling.min_p = static_cast<float>(*x);
+  if (const auto x = args.integer("--seed")) s.sampling.seed = static_cast<uint64_t>(*x);
+  s.max_tokens = args.integer("--max-tokens").value_or(-1);
+  s.system = args.text("--system");
+  s.think = args.has("--think");
+  return s;
+}
+
+Result<void> show(std::string_view piece) {
+  RETURN_IF_ERROR(write_output(piece));
+  return flush_output();
+}
+
+Result<void> show_thought(std::string_view piece) {
+  if (is_terminal(Stream::err))
+    fmt::print(stderr, "\x1b[2m{}\x1b[0m", piece);
+  else
+    fmt::print(stderr, "{}", piece);
+  std::fflush(stderr);
+  return {};
+}
+
+Result<void> keep_thought(std::string_view) { return {}; }
+
+Result<void> say_once(ChatSession& session, const std::string& message, const Running& running) {
+  const auto spoken = session.say(message);
+  RETURN_IF_ERROR(spoken);
+  RETURN_IF_ERROR(show("\n"));
+  if (running.stopped()) exit_now(kInterrupted);
+  return {};
+}
+
+void print_help() {
+  fmt::print(
+      stderr,
+      "A line is a message. A backslash at its end goes on; a line of \"\"\" begins a message of many lines, and "
+      "another ends it.\n/clear begins a new conversation, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n");
+}
+
+Result<void> answer_line(ChatSession& session, const std::string& message) {
+  const auto spoken = session.say(message);
+  if (!spoken) {
+    fmt::print(stderr, "onw: {}\n", spoken.error().message);
+    if (spoken.error().code == Code::context_overflow) fmt::print(stderr, "/clear begins a new conversation\n");
+    return spoken.error().code == Code::io ? Failure(spoken.error()) : Result<void>();
+  }
+  RETURN_IF_ERROR(show("\n"));
+  const char* why = spoken->finish == FinishReason::cancelled ? ", stopped"
+                    : spoken->finish == FinishReason::length  ? ", cut at its length"
+                                                              : "";
+  fmt::print(stderr, "[{}{}]\n", speeds_text(spoken->usage), why);
+  return {};
+}
+
+Result<void> converse(ChatSession& session) {
+  LineEditor editor(home_folder() / "chat_history");
+  const std::string prompt = is_terminal(Stream::in) ? "> " : "";
+  while (const auto message = editor.read(prompt)) {
+    if (message->empty()) continue;
+    if (*message == "/exit" || *message == "/quit" || *message == "/bye") return {};
+    if (*message == "/help" || *message == "/?") {
+      print_help();
+    } else if (*message == "/clear") {
+      session.clear();
+      fmt::print(stderr, "A new conversation\n");
+    } else if (message->front() == '/' && message->find(' ') == std::string::npos) {
+      fmt::print(stderr, "{} is no command here. /help shows them\n", *message);
+    } else {
+      RETURN_IF_ERROR(answer_line(session, *message));
+    }
+  }
+  if (is_terminal(Stream::in)) fmt::print(stderr, "\n");
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_chat(const Args& args) {
+  const auto folder = locate_model(args.positional(0));
+  RETURN_IF_ERROR(folder);
+  const auto model = server::ServedModel::load(*folder, model_name(*folder), engine_options(args));
+  RETURN_IF_ERROR(model);
+  if (!(*model)->chat_template)
+    fmt::print(stderr, "{} has no chat template: it continues the text that it is given\n", (*model)->name);
+  Running running;
+  ChatSession session(**model, settings_of(args, **model), running, show,
+                      args.has("--think") ? show_thought : keep_thought);
+  const InterruptWatch watch([&running](Interrupt interrupt) {
+    if (interrupt == Interrupt::terminate) exit_now(kTerminated);
+    if (!running.stop()) exit_now(kInterrupted);
+  });
+  if (args.has("--prompt")) return say_once(session, args.text("--prompt"), running);
+  const auto& engine = (*model)->engine->info();
+  fmt::print(stderr, "{} on {}, context of {} tokens ({}). /help shows what to type\n", (*model)->name, engine.device,
+             engine.context_tokens, engine.context_reason);
+  return converse(session);
+}
+
+}  // namespace onw::cli

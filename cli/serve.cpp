@@ -1,0 +1,127 @@
+// onw serve: the HTTP server.
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/browser.h"
+#include "base/interrupt.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/model.h"
+#include "cli/output.h"
+#include "server/app.h"
+
+namespace onw::cli {
+namespace {
+
+constexpr auto kCancelWait = std::chrono::milliseconds(1500);
+
+bool only_this_machine(const std::string& host) {
+  return host == "localhost" || host == "::1" || host == "[::1]" || host.rfind("127.", 0) == 0;
+}
+
+server::AppOptions app_options(const Args& args) {
+  server::AppOptions options;
+  options.access.loopback = only_this_machine(args.text("--host"));
+  options.access.allowed_hosts = args.list("--allow-host");
+  options.access.allowed_origins = args.list("--allow-origin");
+  options.access.api_key = args.text("--api-key");
+  return options;
+}
+
+server::HttpOptions http_options(const Args& args) {
+  server::HttpOptions options;
+  options.host = args.text("--host");
+  options.port = static_cast<int>(*args.integer("--port"));
+  options.refuse = [](int status, std::string_view message) {
+    return server::error_response({.status = status, .message = std::string(message)});
+  };
+  return options;
+}
+
+// Which signal has come, if any. The first begins the end, the second is the end.
+class Ending {
+ public:
+  Ending(server::App& app, server::HttpServer& http) : app_(app), http_(http) {}
+
+  void signal(Interrupt interrupt) {
+    const int code = interrupt == Interrupt::ctrl_c ? 130 : 143;
+    if (loading_ || begun_.exchange(true)) exit_now(code);
+    if (interrupt == Interrupt::ctrl_c) {
+      fmt::print(stderr, "Stopping; once more ends at once\n");
+      app_.cancel_all();
+    } else {
+      fmt::print(stderr, "Finishing what runs, taking nothing new\n");
+      app_.refuse_new_work();
+    }
+    http_.drain();
+    const std::lock_guard lock(mutex_);
+    cancelled_ = interrupt == Interrupt::ctrl_c;
+    asked_ = true;
+    changed_.notify_all();
+  }
+
+  // Until everything has ended as the signal wants it.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return asked_; });
+    const bool cancelled = cancelled_;
+    lock.unlock();
+    if (cancelled)
+      http_.wait_drained(kCancelWait);
+    else
+      http_.wait_drained();
+  }
+
+  void loaded() { loading_ = false; }
+
+ private:
+  server::App& app_;
+  server::HttpServer& http_;
+  std::atomic<bool> loading_ = true;
+  std::atomic<bool> begun_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool asked_ = false;
+  bool cancelled_ = false;
+};
+
+void announce(const server::ServedModel& model, const server::HttpServer& http, const Args& args) {
+  const auto& engine = model.engine->info();
+  fmt::print(stderr, "{} on {}, context of {} tokens ({})\n", model.name, engine.device, engine.context_tokens,
+             engine.context_reason);
+  fmt::print(stderr, "Serving at http://{}/v1\n", fmt::join(http.addresses(), "/v1 and http://"));
+  if (!only_this_machine(args.text("--host")) && !args.has("--api-key"))
+    fmt::print(stderr, "Anyone on the network may use it: --api-key KEY asks for a key\n");
+}
+
+}  // namespace
+
+Result<void> run_serve(const Args& args) {
+  ignore_broken_pipes();
+  auto http = server::HttpServer::listen(http_options(args));  // before the model: an occupied port is told at once
+  RETURN_IF_ERROR(http);
+  server::App app(app_options(args));
+  (*http)->start(
+      [&app](server::HttpRequest request, const server::ReplyPtr& reply) { app.handle(std::move(request), reply); });
+  Ending ending(app, **http);
+  const InterruptWatch watch([&ending](Interrupt interrupt) { ending.signal(interrupt); });
+  const auto folder = locate_model(args.positional(0));
+  RETURN_IF_ERROR(folder);
+  auto options = engine_options(args);
+  options.max_sessions = static_cast<int>(*args.integer("--sessions"));
+  auto loaded = server::ServedModel::load(*folder, model_name(*folder), options);
+  RETURN_IF_ERROR(loaded);
+  const std::shared_ptr<server::ServedModel> model = std::move(*loaded);
+  app.set_model(model);
+  ending.loaded();
+  announce(*model, **http, args);
+  if (args.has("--open") && !open_in_browser(fmt::format("http://localhost:{}/", (*http)->port())))
+    fmt::print(stderr, "There is no browser to open\n");
+  ending.wait();
+  (*http)->stop();
+  return {};
+}
+
+}  // namespace onw::cli
