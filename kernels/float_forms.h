@@ -28,6 +28,20 @@ inline typename V::F exp(typename V::F x) {
   return V::select(V::not_less_equal(x, V::set(kExpHighest)), x + V::set(__builtin_inff()), y);
 }
 
+// exp for x <= 0 or NaN, which needs no upper edge.
+template <class V>
+inline typename V::F exp_of_nonpositive(typename V::F x) {
+  if constexpr (requires { V::scale_or_zero(x, x, x, x); }) {
+    const auto n = V::fma(x, V::set(kLog2E), V::set(kRounder)) - V::set(kRounder);
+    auto r = V::fma(n, V::set(kMinusLn2), x);
+    r = V::fma(n, V::set(kMinusLn2Rest), r);
+    const auto p = V::set(1.0f) + V::fma(polynomial<V>(kExpTail, r), r * r, r);
+    return V::scale_or_zero(p, n, x, V::set(kExpLowest));
+  } else {
+    return exp<V>(x);
+  }
+}
+
 template <class V>
 inline typename V::F tanh(typename V::F x) {
   const auto a = V::abs(x);

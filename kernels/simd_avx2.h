@@ -95,13 +95,14 @@ struct Avx2 {
   }
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
   static I times_256(I x) { return _mm256_slli_epi32(x, 8); }
-  // The two bytes of each lane's 16-bit number, kLanes each.
-  static void store_low_high(uint8_t* low, uint8_t* high, I x) {
-    const I words = _mm256_packus_epi32(_mm256_and_si256(x, set_int(0xff)), _mm256_srli_epi32(x, 8));
-    const I bytes = _mm256_packus_epi16(words, words);  // low 0-3, high 0-3 | low 4-7, high 4-7
-    const __m128i first = _mm256_castsi256_si128(bytes), second = _mm256_extracti128_si256(bytes, 1);
-    _mm_storeu_si64(low, _mm_unpacklo_epi32(first, second));
-    _mm_storeu_si64(high, _mm_shuffle_epi32(_mm_unpacklo_epi32(first, second), 0x4e));
+  // The two bytes of 32 numbers of 16 bits, apart.
+  static void store_low_high(uint8_t* low, uint8_t* high, const I (&x)[4]) {
+    const I mask = _mm256_set1_epi16(0xff), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const I a = _mm256_packus_epi32(x[0], x[1]), b = _mm256_packus_epi32(x[2], x[3]);
+    const I low_bytes = _mm256_packus_epi16(_mm256_and_si256(a, mask), _mm256_and_si256(b, mask));
+    const I high_bytes = _mm256_packus_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8));
+    _mm256_storeu_si256(reinterpret_cast<I*>(low), _mm256_permutevar8x32_epi32(low_bytes, order));
+    _mm256_storeu_si256(reinterpret_cast<I*>(high), _mm256_permutevar8x32_epi32(high_bytes, order));
   }
   static void store_half(uint16_t* p, F x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

@@ -42,6 +42,11 @@ struct Avx512 {
         _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
   }
 
+  // p * 2^n where x >= least or is NaN, else 0.
+  static F scale_or_zero(F p, F n, F x, F least) {
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ), p, n);
+  }
+
   static I izero() { return _mm512_setzero_si512(); }
   static I max_magnitude(I m, F x) { return _mm512_max_epi32(m, _mm512_castps_si512(abs(x))); }
   static float reduce_max(I m) {
@@ -80,9 +85,14 @@ struct Avx512 {
   static I dot(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
   static I times_256(I x) { return _mm512_slli_epi32(x, 8); }
-  static void store_low_high(uint8_t* low, uint8_t* high, I x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(x));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(_mm512_srli_epi32(x, 8)));
+  static void store_low_high(uint8_t* low, uint8_t* high, const I (&x)[2]) {
+    alignas(64) static constexpr uint8_t kOrder[64] = {
+        0,  4,  8,  12,  16,  20,  24,  28,  32,  36,  40, 44, 48, 52,  56,  60,  64,  68,  72,  76, 80, 84,
+        88, 92, 96, 100, 104, 108, 112, 116, 120, 124, 1,  5,  9,  13,  17,  21,  25,  29,  33,  37, 41, 45,
+        49, 53, 57, 61,  65,  69,  73,  77,  81,  85,  89, 93, 97, 101, 105, 109, 113, 117, 121, 125};
+    const I bytes = _mm512_permutex2var_epi8(x[0], _mm512_load_si512(kOrder), x[1]);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(low), _mm512_castsi512_si256(bytes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(high), _mm512_extracti64x4_epi64(bytes, 1));
   }
   static void store_half(uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

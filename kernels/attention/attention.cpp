@@ -63,6 +63,7 @@ AttentionScratch place_attention_scratch(const AttentionForm& form, int64_t rows
   take(s.o, rows * padded);
   take(s.scores, kTileRows * kPagePositions);
   take(s.bytes, kTileRows * 2 * kPagePositions);
+  take(s.scales, 2 * kPagePositions);
   take(s.block_o, kTileRows * padded);
   take(s.packed, kTileRows * padded);
   take(s.block_m, kTileRows);

@@ -26,8 +26,7 @@ struct Page {
   const std::byte* v_ahead;
 
   const std::byte* v() const { return at + layout.v_offset(); }
-  const uint16_t* k_scale() const { return reinterpret_cast<const uint16_t*>(at + layout.k_scale_offset()); }
-  const uint16_t* v_scale() const { return reinterpret_cast<const uint16_t*>(at + layout.v_scale_offset()); }
+  const uint16_t* scales() const { return reinterpret_cast<const uint16_t*>(at + layout.k_scale_offset()); }
 };
 
 // A row's part of one block: positions lo..hi - 1 of the page.
@@ -41,7 +40,7 @@ struct TileRow {
 // Instead of a unit that multiplies whole tiles of rows (attention_amx.cpp): none.
 struct NoTiles {
   static constexpr int kRows = 0;
-  static constexpr int kPositions = 16;  // the granularity of positions that sums() is given
+  static constexpr int kPositions = 32;  // the granularity of positions that sums() is given
   static bool takes(const AttentionForm&, int) { return false; }
   static void scores(const AttentionScratch&, const Page&, const TileRow*, int, int64_t, int64_t) {}
   static void sums(const AttentionScratch&, const Page&, const TileRow*, int, int64_t, int64_t) {}
@@ -92,7 +91,7 @@ struct Kernels {
         I total = sum[r][t][0];
         for (int u = 1; u < kUnroll; u++) total = V::add(total, sum[r][t][u]);
         const int64_t position = (first_vector + t) * L;
-        const F scale = V::set(s.factor[tile[first_row + r].row]) * V::load_half(page.k_scale() + position);
+        const F scale = V::set(s.factor[tile[first_row + r].row]) * V::load(s.scales + position);
         store_score(form, s.scores + (first_row + r) * kP + position, V::to_float(total) * scale);
       }
   }
@@ -132,7 +131,7 @@ struct Kernels {
     const I offset = V::set_int(s.offset[row.row]);
     float* score = s.scores + at * kP;
     for (int64_t i = row.lo / L * L; i < row.hi; i += L) {
-      const F scale = factor * V::load_half(page.k_scale() + i);
+      const F scale = factor * V::load(s.scales + i);
       store_score(form, score + i, V::to_float(V::add(V::load_bytes(score + i), offset)) * scale);
     }
   }
@@ -183,10 +182,10 @@ struct Kernels {
     for (F& p : partial) p = zero;
     I magnitude = V::izero();
     for (int64_t i = begin; i < row.hi; i += L) {
-      const F p = visible(i, row, forms::exp<V>(V::load(score + i) - V::set(m)), zero);
+      const F p = visible(i, row, forms::exp_of_nonpositive<V>(V::load(score + i) - V::set(m)), zero);
       F& sum = partial[kParts == 1 ? 0 : i / L % kParts];
       sum = sum + p;
-      const F w = coded ? visible(i, row, p * V::load_half(page.v_scale() + i), zero) : p;
+      const F w = coded ? visible(i, row, p * V::load(s.scales + kP + i), zero) : p;
       magnitude = V::max_magnitude(magnitude, w);
       V::store(score + i, w);
     }
@@ -198,9 +197,13 @@ struct Kernels {
     row.factor = usable ? largest_w / 65535.0f : largest_w;
     const F inv = V::set(usable ? 65535.0f / largest_w : 0.0f);
     uint8_t* low = s.bytes + at * 2 * kP;
-    for (int64_t i = from; i < to; i += L) {
-      const bool inside = usable && i >= begin && i < row.hi;
-      V::store_low_high(low + i, low + kP + i, inside ? V::round(V::load(score + i) * inv) : V::izero());
+    for (int64_t i = from; i < to; i += 32) {
+      I code[32 / L];
+      for (int h = 0; h < 32 / L; h++) {
+        const int64_t at_h = i + h * L;
+        code[h] = usable && at_h >= begin && at_h < row.hi ? V::round(V::load(score + at_h) * inv) : V::izero();
+      }
+      V::store_low_high(low + i, low + kP + i, code);
     }
   }
 
@@ -388,6 +391,10 @@ struct Kernels {
       }
       constexpr int kStep = Tiles::kPositions;
       const int64_t from = first / kStep * kStep, to = (last + kStep - 1) / kStep * kStep;
+      if (task.form.kv == KvFormat::int8)
+        for (int64_t i = first / L * L; i < last; i += L)
+          for (const int64_t part : {int64_t{0}, kP})
+            V::store(s.scales + part + i, V::load_half(page.scales() + part + i));
       scores(task, s, page, tile, count, first, last);
       for (int i = 0; i < count; i++) softmax(task.form, s, page, tile[i], i, from, to);
       sums(task.form, s, page, tile, count, from, to);

@@ -19,6 +19,7 @@ struct AttentionScratch {
   float* o = nullptr;         // [rows][padded]
   float* scores = nullptr;    // [kTileRows][256], then weights
   uint8_t* bytes = nullptr;   // INT8: [kTileRows][2][256] low and high bytes of the weights' codes
+  float* scales = nullptr;    // INT8: [2][256] of the page, K then V
   float* block_o = nullptr;   // [kTileRows][padded]
   int8_t* packed = nullptr;   // INT8: [kTileRows][padded] codes of a tile's queries, for units that need them adjacent
   float* block_m = nullptr;   // [kTileRows]
