@@ -125,8 +125,7 @@ struct Kernels {
   }
 
   // Tiles::scores leaves sums of codes, without the row's offset, where the scores go.
-  static void scale_sums(const AttentionForm& form, const AttentionScratch& s, const Page& page, const TileRow& row,
-                         int at) {
+  static void scale_sums(const AttentionForm& form, const AttentionScratch& s, const TileRow& row, int at) {
     const F factor = V::set(s.factor[row.row]);
     const I offset = V::set_int(s.offset[row.row]);
     float* score = s.scores + at * kP;
@@ -146,7 +145,7 @@ struct Kernels {
     const int64_t from = lo / L, to = (hi + L - 1) / L;
     if (Tiles::takes(task.form, count)) {
       Tiles::scores(s, page, tile, count, lo, hi);
-      for (int r = 0; r < count; r++) scale_sums(task.form, s, page, tile[r], r);
+      for (int r = 0; r < count; r++) scale_sums(task.form, s, tile[r], r);
       return;
     }
     for_steps<8>(0, count, [&]<int R>(int64_t row) {
@@ -169,8 +168,8 @@ struct Kernels {
 
   // Scores to weights, in place; m and l of the block; for INT8 the weights' codes as bytes for the vectors that begin
   // in from..to - 1, zero where the row does not look.
-  static void softmax(const AttentionForm& form, const AttentionScratch& s, const Page& page, TileRow& row, int at,
-                      int64_t from, int64_t to) {
+  static void softmax(const AttentionForm& form, const AttentionScratch& s, TileRow& row, int at, int64_t from,
+                      int64_t to) {
     float* score = s.scores + at * kP;
     const int64_t begin = row.lo / L * L;
     const F nothing = V::set(-__builtin_inff()), zero = V::set(0.0f);
@@ -396,7 +395,7 @@ struct Kernels {
           for (const int64_t part : {int64_t{0}, kP})
             V::store(s.scales + part + i, V::load_half(page.scales() + part + i));
       scores(task, s, page, tile, count, first, last);
-      for (int i = 0; i < count; i++) softmax(task.form, s, page, tile[i], i, from, to);
+      for (int i = 0; i < count; i++) softmax(task.form, s, tile[i], i, from, to);
       sums(task.form, s, page, tile, count, from, to);
       use(tile, count);
       count = 0;
