@@ -23,6 +23,7 @@ namespace onw {
 
 constexpr int64_t kMaxTextBytes = 4 << 20;  // of one string, before encoding
 
+// White space that a vocabulary has as added tokens (Gemma's runs of newlines) is plain text, and always matches.
 struct EncodeOptions {
   bool special = false;       // added tokens in the text match, as in the Python library; otherwise all text is plain
   bool bos = false;           // begins with BOS, exactly once

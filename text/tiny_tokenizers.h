@@ -63,8 +63,8 @@ inline std::string byte_level(bool with_bos = false) {
   return file.dump();
 }
 
-// SentencePiece BPE: 0 <unk>, 1 <s>, 2 </s>, 3..258 <0x00>..<0xFF>, then "▁", "a", "b", "▁a", "ab", "▁ab".
-// The text gets one space in front, and the decoder takes it away.
+// SentencePiece BPE: 0 <unk>, 1 <s>, 2 </s>, 3..258 <0x00>..<0xFF>, then "▁", "a", "b", "▁a", "ab", "▁ab", and as an
+// added token 265 "\n\n". The text gets one space in front, and the decoder takes it away.
 inline std::string sentencepiece() {
   json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
   for (int b = 0; b < 256; ++b) {
@@ -76,7 +76,7 @@ inline std::string sentencepiece() {
   for (const char* piece : {"\u2581", "a", "b", "\u2581a", "ab", "\u2581ab"}) vocab[piece] = id++;
   const json space = {{"String", " "}};
   return json{{"version", "1.0"},
-              {"added_tokens", {added(0, "<unk>"), added(1, "<s>"), added(2, "</s>")}},
+              {"added_tokens", {added(0, "<unk>"), added(1, "<s>"), added(2, "</s>"), added(265, "\n\n", false)}},
               {"normalizer",
                {{"type", "Sequence"},
                 {"normalizers",

@@ -51,6 +51,15 @@ TEST(Tokenizer, matches_added_tokens_when_asked) {
   EXPECT_THAT(encoding.offsets, ElementsAre(Range{0, 1}, Range{1, 13}, Range{13, 20}));
 }
 
+TEST(Tokenizer, takes_white_space_among_the_added_tokens_for_text) {
+  const auto tokenizer = Tokenizer::from_json(tiny::sentencepiece()).value();
+  const auto encoding = tokenizer.encode("ab\n\na</s>").value();
+  EXPECT_EQ(encoding.ids[1], 265);
+  EXPECT_THAT(encoding.ids, testing::Not(testing::Contains(2)));
+  EXPECT_EQ(encoding.offsets[1], Range(2, 4));
+  EXPECT_EQ(tokenizer.encode("ab\n\na").value().ids, tokenizer.encode("ab\n\na", {.special = true}).value().ids);
+}
+
 TEST(Tokenizer, begins_with_bos_exactly_once) {
   const auto tokenizer = byte_level(/*with_bos=*/true);
   EXPECT_EQ(tokenizer.bos(), 259);

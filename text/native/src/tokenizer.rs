@@ -3,12 +3,14 @@ use tokenizers::tokenizer::{
     Decoder, Model, Normalizer, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString, PreTokenizer, Token,
 };
 use crate::tracked::Needles;
+use std::collections::HashSet;
 use std::sync::OnceLock;
 use tokenizers::{DecoderWrapper, Encoding, NormalizedString};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Which strings of a text may match added tokens (control tokens, special or not).
+/// Which strings of a text may match added tokens (special or not). Runs of white space, which some vocabularies have as
+/// added tokens, control nothing: they always match, as in the Python library.
 pub enum Controls<'a> {
     None,
     All,
@@ -23,6 +25,8 @@ pub struct Tok {
     pub suffix: Vec<u32>,
     pub byte_level: bool,
     pub byte_fallback: bool,
+    /// Added tokens that are white space.
+    spaces: HashSet<u32>,
     needles: OnceLock<std::result::Result<Needles, String>>,
 }
 
@@ -35,11 +39,13 @@ impl Tok {
         inner.with_truncation(None)?; // a prompt is never cut in silence
         inner.with_padding(None);
         let (prefix, suffix) = affixes(&inner)?;
+        let added = inner.get_added_vocabulary().get_added_tokens_decoder();
+        let spaces = added.iter().filter(|token| is_space(&token.1.content)).map(|token| *token.0).collect();
         let kinds = match inner.get_decoder() {
             Some(decoder) => decoder_kinds(decoder),
             None => (false, false),
         };
-        Ok(Tok { inner, prefix, suffix, byte_level: kinds.0, byte_fallback: kinds.1, needles: OnceLock::new() })
+        Ok(Tok { inner, prefix, suffix, byte_level: kinds.0, byte_fallback: kinds.1, spaces, needles: OnceLock::new() })
     }
 
     /// Ids with byte offsets into `text`; the post-processor is not applied.
@@ -49,7 +55,8 @@ impl Tok {
         }
         let normalizer = self.inner.get_normalizer();
         let mut pieces = match controls {
-            Controls::None => self.split_at(text, &[])?,
+            Controls::None if self.spaces.is_empty() => self.split_at(text, &[])?,
+            Controls::None => self.split_spaces(text)?,
             Controls::All => self.inner.get_added_vocabulary().extract_and_normalize(normalizer, text),
             Controls::Outside(ranges) => self.split_outside(text, ranges)?,
         };
@@ -73,6 +80,13 @@ impl Tok {
     pub fn is_special(&self, id: u32) -> bool {
         let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
         added.get(&id).is_some_and(|token| token.special)
+    }
+
+    fn split_spaces(&self, text: &str) -> Result<PreTokenizedString> {
+        let added = self.inner.get_added_vocabulary();
+        let mut matches = control_matches(&added.extract_and_normalize(self.inner.get_normalizer(), text), 0);
+        matches.retain(|m| self.spaces.contains(&m.2));
+        self.split_at(text, &matches)
     }
 
     /// Where no match of the whole text touches a protected range, that is the answer: equal to the Python library.
@@ -110,6 +124,11 @@ impl Tok {
         })?;
         Ok(pieces)
     }
+}
+
+/// White space, or what SentencePiece writes for it.
+pub fn is_space(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c == '\u{2581}')
 }
 
 fn touches(protected: &[(usize, usize)], m: &ControlMatch) -> bool {

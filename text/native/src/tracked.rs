@@ -2,7 +2,7 @@
 //! each character that could begin or end one, so that nothing in them, nor anything a template puts together from them,
 //! can become a control token. Afterwards the characters become the text again, and their ranges are known.
 use crate::request::for_each_string;
-use crate::tokenizer::{Result, Tok};
+use crate::tokenizer::{is_space, Result, Tok};
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value as Json;
 use std::cell::RefCell;
@@ -18,8 +18,8 @@ pub struct Needles {
 impl Needles {
     pub fn new(tok: &Tok) -> Result<Needles> {
         let added = tok.inner.get_added_vocabulary().get_added_tokens_decoder();
-        // Runs of white space (Gemma has such tokens) control nothing, and templates trim and split at them.
-        let controls = added.values().map(|token| token.content.as_str()).filter(|text| !text.trim().is_empty());
+        // Templates trim and split at white space, so it stays.
+        let controls = added.values().map(|token| token.content.as_str()).filter(|text| !is_space(text));
         let controls: Vec<&str> = controls.collect();
         let edges = controls.iter().flat_map(|text| edge(text.chars()).chain(edge(text.chars().rev()))).collect();
         let tokens = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&controls)?;
