@@ -19,6 +19,7 @@ using ::onw::testing::tiny_values;
 using ::onw::testing::tiny_weights;
 using ::onw::testing::write_tiny_folder;
 using ::onw::testing::write_tiny_gguf;
+using ::onw::testing::write_tiny_gguf_parts;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -129,6 +130,21 @@ TEST(Convert, codes_of_a_gguf_are_taken_over_and_q_and_k_rows_return_to_halves) 
   for (const TensorReport& r : summary->tensors) EXPECT_EQ(r.relative_rms, 0) << r.name;
   EXPECT_EQ(model->engine().stop_ids, (std::vector<int64_t>{7, 9}));
   EXPECT_EQ(model->engine().runs_on, (std::vector<std::string>{"cpu", "openvino:CPU"}));
+}
+
+TEST(Convert, a_gguf_in_parts_is_one_model_whichever_part_is_named) {
+  TempFolder folder;
+  const fs::path first = write_tiny_gguf_parts(folder);
+  const auto model = converted(first, folder / "m", {});
+  ASSERT_TRUE(model) << model.error().message;
+  for (const auto& w : tiny_weights(false))
+    EXPECT_EQ(worst_difference(values_of(*model, w.ours), tiny_values(w)), 0) << w.ours;
+  EXPECT_TRUE(converted(folder / "t-00002-of-00002.gguf", folder / "m2", {}));
+  fs::rename(folder / "t-00002-of-00002.gguf", folder / "other.gguf");
+  EXPECT_THAT(convert(first, folder / "m3", {}).error().message, HasSubstr("part 2 of 2 is missing"));
+  EXPECT_THAT(convert(folder / "other.gguf", folder / "m3", {}).error().message, HasSubstr("published names"));
+  fs::copy(first, folder / "t-00002-of-00002.gguf");
+  EXPECT_THAT(convert(first, folder / "m3", {}).error().message, HasSubstr("says that it is part 1 of 2"));
 }
 
 TEST(Convert, for_an_npu_rows_and_only_formats_that_it_takes) {

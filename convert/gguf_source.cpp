@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "convert/gguf.h"
+#include "convert/gguf_parts.h"
 #include "convert/gguf_tokenizer.h"
 #include "convert/model_source.h"
 #include "convert/stop_ids.h"
@@ -33,9 +33,9 @@ json to_json(const GgufArray& array) {
 }
 
 // The metadata as models/ reads it: Family::config_from_gguf says what is in it.
-json metadata_of(const GgufFile& file) {
+json metadata_of(const GgufParts& parts) {
   json m = json::object();
-  for (const auto& [key, value] : file.header().metadata) {
+  for (const auto& [key, value] : parts.first().header().metadata) {
     const std::string name(key);
     if (const auto* array = std::get_if<GgufArray>(&value)) {
       if (array->count <= kMaxListInJson) m[name] = to_json(*array);
@@ -47,12 +47,14 @@ json metadata_of(const GgufFile& file) {
           value);
     }
   }
-  const GgufTensor* embedding = file.find("token_embd.weight");
-  if (embedding != nullptr) m["onw.vocab_size"] = embedding->shape.front();
-  m["onw.has_head"] = file.find("output.weight") != nullptr;
-  if (const GgufTensor* freqs = file.find("rope_freqs.weight"); freqs != nullptr && freqs->type == BlockType::f32) {
-    std::vector<float> values(file.bytes(*freqs).size() / 4);
-    dequantise_blocks(freqs->type, file.bytes(*freqs), values.data());
+  if (const auto embedding = parts.find("token_embd.weight"); embedding.file != nullptr)
+    m["onw.vocab_size"] = embedding.tensor->shape.front();
+  m["onw.has_head"] = parts.find("output.weight").file != nullptr;
+  if (const auto freqs = parts.find("rope_freqs.weight");
+      freqs.file != nullptr && freqs.tensor->type == BlockType::f32) {
+    const auto bytes = freqs.file->bytes(*freqs.tensor);
+    std::vector<float> values(bytes.size() / 4);
+    dequantise_blocks(BlockType::f32, bytes, values.data());
     m["onw.rope_freqs"] = values;
   }
   return m;
@@ -62,51 +64,48 @@ class GgufSource final : public ModelSource {
  public:
   static Result<std::unique_ptr<ModelSource>> open(const fs::path& path) {
     auto source = std::make_unique<GgufSource>();
-    auto file = GgufFile::open(path);
-    RETURN_IF_ERROR(file);
-    source->file_ = std::move(*file);
-    if (source->file_.integer("split.count").value_or(1) > 1)
-      return error(Code::unsupported,
-                   "{}: one part of {} of a split model. Merge the parts first: llama-gguf-split --merge",
-                   path.string(), *source->file_.integer("split.count"));
-    const auto family = find_gguf_family(source->file_.architecture());
+    auto parts = GgufParts::open(path);
+    RETURN_IF_ERROR(parts);
+    source->parts_ = std::move(*parts);
+    const auto family = find_gguf_family(source->first().architecture());
     if (!family)
       return Failure(Error{family.error().code, fmt::format("{}: {}", path.string(), family.error().message)});
-    auto config = (*family)->config_from_gguf(metadata_of(source->file_));
+    auto config = (*family)->config_from_gguf(metadata_of(source->parts_));
     if (!config) return failure(std::move(config), path.string());
     source->config_ = std::move(*config);
     return source;
   }
 
-  fs::path path() const override { return file_.path(); }
+  fs::path path() const override { return first().path(); }
   const json& config() const override { return config_; }
   const WeightSource& source_of(const WeightDecl& weight) const override { return weight.gguf; }
   bool is_quantised() const override { return true; }
 
   Result<std::optional<SourceTensor>> find(const WeightSource& source) const override {
     for (const std::string& name : source.names) {
-      const GgufTensor* t = file_.find(name);
-      if (t == nullptr) continue;
+      const auto [file, t] = parts_.find(name);
+      if (file == nullptr) continue;
       const BlockInfo& info = block_info(t->type);
       if (!info.readable)
         return error(Code::unsupported,
                      "{}: '{}' is {}, which onw does not read. Take a file with Q4_K_M, Q4_0, Q8_0 or F16",
-                     path().string(), name, info.name);
-      return SourceTensor{name, std::string(info.name), file_.path(), t->type, t->shape, file_.bytes(*t)};
+                     file->path().string(), name, info.name);
+      return SourceTensor{name, std::string(info.name), file->path(), t->type, t->shape, file->bytes(*t)};
     }
     return std::nullopt;
   }
 
   std::vector<std::string> tensor_names() const override {
     std::vector<std::string> names;
-    for (const GgufTensor& t : file_.tensors())
-      if (t.name != "rope_freqs.weight") names.emplace_back(t.name);
+    for (const GgufFile& file : parts_.files())
+      for (const GgufTensor& t : file.tensors())
+        if (t.name != "rope_freqs.weight") names.emplace_back(t.name);
     return names;
   }
 
   Result<void> write_files(FolderWriter& out) const override {
     RETURN_IF_ERROR(out.write("config.json", dump_json(config_)));
-    const auto tokenizer = read_gguf_tokenizer(file_);
+    const auto tokenizer = read_gguf_tokenizer(first());
     if (!tokenizer) return {};
     auto files = tokenizer_from_gguf(*tokenizer);
     if (!files) return failure(std::move(files), path().string());
@@ -118,9 +117,9 @@ class GgufSource final : public ModelSource {
     std::set<int64_t> ids;
     for (const char* key :
          {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
-      if (const auto id = file_.integer(key); id && *id >= 0) ids.insert(*id);
-    const std::string_view chat_template = file_.string("tokenizer.chat_template").value_or("");
-    if (const GgufArray* tokens = file_.array("tokenizer.ggml.tokens"); tokens != nullptr && tokens->is_strings())
+      if (const auto id = first().integer(key); id && *id >= 0) ids.insert(*id);
+    const std::string_view chat_template = first().string("tokenizer.chat_template").value_or("");
+    if (const GgufArray* tokens = first().array("tokenizer.ggml.tokens"); tokens != nullptr && tokens->is_strings())
       for (int64_t id = 0; id < tokens->count; ++id)
         if (is_turn_end(tokens->strings[id]) && chat_template.find(tokens->strings[id]) != chat_template.npos)
           ids.insert(id);
@@ -128,19 +127,25 @@ class GgufSource final : public ModelSource {
   }
 
   GenerationDefaults generation() const override {
-    return {file_.number("general.sampling.temp"), file_.number("general.sampling.top_p"),
-            file_.number("general.sampling.min_p"), file_.number("general.sampling.penalty_repeat"),
-            file_.integer("general.sampling.top_k")};
+    return {first().number("general.sampling.temp"), first().number("general.sampling.top_p"),
+            first().number("general.sampling.min_p"), first().number("general.sampling.penalty_repeat"),
+            first().integer("general.sampling.top_k")};
   }
 
   Provenance provenance() const override {
-    return {.source = path().string(), .licence = std::string(file_.string("general.license").value_or(""))};
+    return {.source = path().string(), .licence = std::string(first().string("general.license").value_or(""))};
   }
 
-  std::string fingerprint() const override { return file_fingerprint(path()).value_or(""); }
+  std::string fingerprint() const override {
+    std::string all;
+    for (const GgufFile& file : parts_.files()) all += file_fingerprint(file.path()).value_or("");
+    return all;
+  }
 
  private:
-  GgufFile file_;
+  const GgufFile& first() const { return parts_.first(); }
+
+  GgufParts parts_;
   json config_;
 };
 

@@ -84,17 +84,8 @@ inline std::vector<float> paired_rows(const TinyWeight& w) {
   return out;
 }
 
-// The same model with matrices as F32 (type 0) or Q8_0 (type 8: codes of values times 127/0.25, scale 0.25/127).
-inline std::filesystem::path write_tiny_gguf(const TempFolder& folder, const std::string& name, uint32_t type = 0) {
-  const auto weights = tiny_weights(false);
-  GgufBytes b;
-  b.header(weights.size(), 11).key_text("general.architecture", "llama").key_u32("llama.embedding_length", kTinyHidden);
-  b.key_u32("llama.block_count", 1)
-      .key_u32("llama.feed_forward_length", kTinyInner)
-      .key_u32("llama.attention.head_count", kTinyHeads);
-  b.key_u32("llama.attention.head_count_kv", kTinyKvHeads).key_u32("llama.attention.key_length", kTinyHeadDim);
-  b.key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f).key_u32("llama.context_length", 128);
-  b.key_u32("tokenizer.ggml.eos_token_id", 7).key_u32("tokenizer.ggml.eot_token_id", 9);
+// A GGUF file's metadata, completed by the tensor table and the data.
+inline std::string with_tiny_tensors(GgufBytes b, const std::vector<TinyWeight>& weights, uint32_t type) {
   std::string data;
   for (const TinyWeight& w : weights) {
     const std::vector<float> values = paired_rows(w);
@@ -113,7 +104,38 @@ inline std::filesystem::path write_tiny_gguf(const TempFolder& folder, const std
         data.push_back(static_cast<char>(std::lround(values[i + k] / half_to_float(scale))));
     }
   }
-  return folder.write(name, b.pad().data(data).bytes());
+  return b.pad().data(data).bytes();
+}
+
+inline GgufBytes tiny_metadata(size_t tensors, size_t more_keys = 0) {
+  GgufBytes b;
+  b.header(tensors, 11 + more_keys)
+      .key_text("general.architecture", "llama")
+      .key_u32("llama.embedding_length", kTinyHidden);
+  b.key_u32("llama.block_count", 1)
+      .key_u32("llama.feed_forward_length", kTinyInner)
+      .key_u32("llama.attention.head_count", kTinyHeads);
+  b.key_u32("llama.attention.head_count_kv", kTinyKvHeads).key_u32("llama.attention.key_length", kTinyHeadDim);
+  b.key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f).key_u32("llama.context_length", 128);
+  b.key_u32("tokenizer.ggml.eos_token_id", 7).key_u32("tokenizer.ggml.eot_token_id", 9);
+  return b;
+}
+
+// The same model with matrices as F32 (type 0) or Q8_0 (type 8: codes of values times 127/0.25, scale 0.25/127).
+inline std::filesystem::path write_tiny_gguf(const TempFolder& folder, const std::string& name, uint32_t type = 0) {
+  const auto weights = tiny_weights(false);
+  return folder.write(name, with_tiny_tensors(tiny_metadata(weights.size()), weights, type));
+}
+
+// The same in two parts; the path is that of the first.
+inline std::filesystem::path write_tiny_gguf_parts(const TempFolder& folder) {
+  const auto weights = tiny_weights(false);
+  const std::vector<TinyWeight> one(weights.begin(), weights.begin() + 4), two(weights.begin() + 4, weights.end());
+  GgufBytes first = tiny_metadata(one.size(), 2), second;
+  first.key_u32("split.no", 0).key_u32("split.count", 2);
+  second.header(two.size(), 2).key_u32("split.no", 1).key_u32("split.count", 2);
+  folder.write("t-00002-of-00002.gguf", with_tiny_tensors(second, two, 0));
+  return folder.write("t-00001-of-00002.gguf", with_tiny_tensors(first, one, 0));
 }
 
 }  // namespace onw::testing
