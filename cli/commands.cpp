@@ -36,6 +36,13 @@ std::span<const Command> all_commands() {
        "--host says otherwise. SIGTERM lets running answers finish, Ctrl-C stops them.",
        {kModel},
        run_serve},
+      {"inspect",
+       "Shows what a model is and takes, or what lies in a published file",
+       "Dimensions, formats, bits per weight, and the memory at --context tokens. --graph, --plan and --dot show what "
+       "the "
+       "compiler makes of it.",
+       {{"MODEL", "As for chat; a .gguf or .safetensors file is listed as it is"}},
+       run_inspect},
       {"tokenize",
        "Cuts text on stdin into tokens, or puts tokens together",
        "Prints ids, pieces and offsets in bytes. The text is plain: added tokens in it stay text, unless --special.",

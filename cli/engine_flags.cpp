@@ -1,5 +1,9 @@
 #include "cli/engine_flags.h"
 
+#include <memory>
+
+#include "cli/progress.h"
+
 namespace onw::cli {
 
 std::optional<KvFormat> kv_format(const Args& args) {
@@ -10,12 +14,23 @@ std::optional<KvFormat> kv_format(const Args& args) {
   return std::nullopt;
 }
 
+// Some models are laid out anew for this CPU the first time.
+static LoadObserver layout_progress() {
+  return [progress = std::shared_ptr<Progress>()](int64_t done, int64_t total) mutable {
+    if (!progress) progress = std::make_shared<Progress>("laying out weights", total, Progress::Unit::bytes);
+    progress->update(done, total);
+    if (done >= total) progress.reset();
+    return true;
+  };
+}
+
 EngineOptions engine_options(const Args& args) {
   EngineOptions options;
   options.device = args.text("--device");
   options.context_tokens = args.integer("--context").value_or(0);
   options.kv = kv_format(args);
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
+  options.load_observer = layout_progress();
   return options;
 }
 
@@ -25,6 +40,7 @@ LoadOptions load_options(const Args& args) {
   options.kv = kv_format(args);
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
   options.max_context = args.integer("--context").value_or(0);
+  options.observer = layout_progress();
   return options;
 }
 

@@ -11,13 +11,13 @@ constexpr double kInt = std::numeric_limits<int32_t>::max();
 
 constexpr auto kFlags = std::to_array<Flag>({
     // What runs, and where.
-    {"--device", Kind::choice, "CPU|reference", "CPU", "ONW_DEVICE", "chat serve bench eval",
+    {"--device", Kind::choice, "CPU|reference", "CPU", "ONW_DEVICE", "chat serve bench eval inspect",
      "What computes: this machine's CPU, or the slow and obvious reference"},
-    {"--context", Kind::integer, "N", "", "ONW_CONTEXT", "chat serve inspect bench",
+    {"--context", Kind::integer, "N", "", "ONW_CONTEXT", "chat serve inspect bench eval",
      "Tokens of context (default: the least of the model's, what memory allows, and 32768)", 1, kMany},
     {"--kv", Kind::choice, "int8|f16|f32", "", "ONW_KV", "chat serve bench eval inspect",
      "How keys and values are kept (default: the model's)"},
-    {"--threads", Kind::integer, "N", "", "ONW_THREADS", "chat serve bench eval",
+    {"--threads", Kind::integer, "N", "", "ONW_THREADS", "chat serve bench eval inspect",
      "Threads that compute (default: one per physical core, within the quota of the process)", 1, 4096},
 
     // One answer.
@@ -77,6 +77,13 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--depth", Kind::integers, "N,…", "0", "", "bench", "Tokens in the cache before the measured ones", 0, kMany},
     {"--batch", Kind::integers, "N,…", "1", "", "bench", "Conversations at the same time", 1, 4096},
     {"--replay", Kind::text, "FILE", "", "", "bench", "Takes recorded token ids as the draws"},
+
+    // Looking inside.
+    {"--graph", Kind::integer, "ROWS", "", "", "inspect", "Prints the graph that the CPU runs", 1, 65536},
+    {"--primitive", Kind::toggle, "", "", "", "inspect", "With --graph: as the family wrote it, lowered to primitives"},
+    {"--plan", Kind::integer, "ROWS", "", "", "inspect", "Prints the fused steps for that many rows, and their memory",
+     1, 65536},
+    {"--dot", Kind::toggle, "", "", "", "inspect", "With --graph: as a picture for Graphviz"},
 
     // Output.
     {"--json", Kind::toggle, "", "", "", "list inspect tokenize bench eval doctor check", "JSON for programs"},

@@ -20,11 +20,6 @@
 namespace onw {
 namespace {
 
-struct Model {
-  std::shared_ptr<const ModelFolder> folder;
-  Program program;  // its formats bound to what the folder holds
-};
-
 struct Machinery {
   Isa isa = Isa::generic;
   int threads = 1;
@@ -32,7 +27,8 @@ struct Machinery {
 
 struct Device {
   std::string_view name;
-  Result<std::unique_ptr<Executable>> (*make)(Model model, const Machinery& machinery, const LoadOptions& options);
+  Result<std::unique_ptr<Executable>> (*make)(OpenedModel model, const Machinery& machinery,
+                                              const LoadOptions& options);
 };
 
 std::string_view kv_name(KvFormat kv) {
@@ -40,7 +36,7 @@ std::string_view kv_name(KvFormat kv) {
   return kNames[static_cast<size_t>(kv)];
 }
 
-Result<std::unique_ptr<Executable>> make_reference_device(Model model, const Machinery& machinery,
+Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, const Machinery& machinery,
                                                           const LoadOptions& options) {
   Program program = options.quantised
                         ? quantise_activations(model.program, kv_name(options.kv.value_or(KvFormat::int8)))
@@ -53,11 +49,11 @@ Result<std::unique_ptr<Executable>> make_reference_device(Model model, const Mac
                          .max_context = options.max_context});
 }
 
-Result<std::unique_ptr<Executable>> make_cpu_device(Model model, const Machinery& machinery,
+Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Machinery& machinery,
                                                     const LoadOptions& options) {
   if (!options.quantised)
     return error(Code::unsupported, "the CPU device computes with quantised activations: take --device reference");
-  auto tiled = weights_in_layout(model.folder, model.program, Layout::tiles, layout_cache(), options.observer);
+  auto tiled = cpu_weights(model, options.observer);
   RETURN_IF_ERROR(tiled);
   return make_cpu(model.program, std::move(*tiled),
                   {.kv = options.kv.value_or(KvFormat::int8),
@@ -81,7 +77,9 @@ Result<const Device*> find_device(std::string_view name) {
   return error(Code::unsupported, "device '{}' is not one of those that this build runs on: {}", name, known);
 }
 
-Result<Model> open_model(const std::filesystem::path& path) {
+}  // namespace
+
+Result<OpenedModel> open_model(const std::filesystem::path& path) {
   auto opened = ModelFolder::open(path);
   RETURN_IF_ERROR(opened);
   const auto folder = std::make_shared<const ModelFolder>(std::move(*opened));
@@ -92,12 +90,14 @@ Result<Model> open_model(const std::filesystem::path& path) {
     return weight ? std::optional(weight->format) : std::nullopt;
   };
   if (auto bound = bind_formats(*program, format_of); !bound) return failure(std::move(bound), folder->path().string());
-  return Model{folder, std::move(*program)};
+  return OpenedModel{folder, std::move(*program)};
 }
 
-}  // namespace
-
 CacheStore layout_cache() { return CacheStore(cache_folder() / "layouts"); }
+
+Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& observer) {
+  return weights_in_layout(model.folder, model.program, Layout::tiles, layout_cache(), observer);
+}
 
 Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
                                                     const LoadOptions& options) {

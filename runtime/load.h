@@ -10,10 +10,16 @@
 #include <string>
 
 #include "base/result.h"
+#include "graph/program.h"
 #include "store/cache_store.h"
+#include "store/model_folder.h"
 #include "targets/executable.h"
+#include "targets/weights.h"
 
 namespace onw {
+
+// Bytes done of bytes in all, while weights are laid out anew for the device, once per machine; false stops.
+using LoadObserver = std::function<bool(int64_t done, int64_t total)>;
 
 struct LoadOptions {
   std::string device = "CPU";  // reference | CPU
@@ -21,10 +27,7 @@ struct LoadOptions {
   int threads = 0;             // 0: one per physical core, within the quota of the process
   int64_t max_context = 0;     // 0: the model's
   int max_step_rows = 512;
-
-  // Bytes done of bytes in all, while weights are laid out anew for the device, once per machine; false stops.
-  std::function<bool(int64_t done, int64_t total)> observer = {};
-
+  LoadObserver observer = {};
   bool quantised = true;  // the reference: with the integer arithmetic that the CPU computes, or in plain FP32
 };
 
@@ -32,6 +35,16 @@ struct LoadOptions {
 // out_of_memory, invalid_argument.
 Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
                                                     const LoadOptions& options);
+
+// The same, opened only: for whoever looks at the graph.
+struct OpenedModel {
+  std::shared_ptr<const ModelFolder> folder;
+  Program program;  // its formats bound to what the folder holds
+};
+Result<OpenedModel> open_model(const std::filesystem::path& model_folder);
+
+// The weights as the CPU's kernels read them. Errors: missing_tensor, no_space, io.
+Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& observer = {});
 
 // Where load_executable keeps weights that it laid out anew, for whoever lists or prunes them.
 CacheStore layout_cache();

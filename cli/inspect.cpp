@@ -1,0 +1,188 @@
+// onw inspect: what a model is, what it takes, and what the compiler makes of it.
+#include <fmt/ranges.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/topology.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/inspect_file.h"
+#include "cli/model.h"
+#include "cli/output.h"
+#include "graph/text.h"
+#include "kernels/isa.h"
+#include "passes/decompose.h"
+#include "store/model_folder.h"
+#include "targets/cpu/cpu.h"
+
+namespace onw::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct FormatUse {
+  int weights = 0;
+  int64_t values = 0;
+  int64_t bytes = 0;
+};
+
+struct Facts {
+  std::string name;
+  EngineInfo engine;
+  std::map<std::string, FormatUse> formats;
+  FormatUse all;
+  int64_t context = 0;
+  MemoryNeed need;
+};
+
+double bits_per_weight(const FormatUse& use) {
+  return use.values == 0 ? 0 : 8.0 * static_cast<double>(use.bytes) / static_cast<double>(use.values);
+}
+
+Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
+  Facts f;
+  f.name = model_name(folder);
+  {
+    const auto model = ModelFolder::open(folder);
+    RETURN_IF_ERROR(model);
+    f.engine = model->engine();
+  }
+  for (const auto& weight : f.engine.weights) {
+    for (FormatUse* use : {&f.formats[std::string(name(weight.format))], &f.all}) {
+      ++use->weights;
+      use->values += weight.outputs() * weight.inputs();
+      use->bytes += weight.bytes().total();
+    }
+  }
+  f.context = args.integer("--context").value_or(f.engine.max_context);
+  LoadOptions options = load_options(args);
+  options.max_context = f.context;
+  const auto executable = load_executable(folder, options);
+  RETURN_IF_ERROR(executable);
+  f.need = (*executable)->need(f.context, 1);
+  return f;
+}
+
+std::string to_text(const Facts& f) {
+  const auto& e = f.engine;
+  std::string text =
+      table({{"model", f.name},
+             {"family", e.family},
+             {"dimensions", fmt::format("{} layers, {} hidden, vocabulary of {}", e.layers, e.hidden, e.vocabulary)},
+             {"context", fmt::format("{} tokens", e.max_context)},
+             {"made for", fmt::format("{}; runs as it is on {}", e.made_for, fmt::join(e.runs_on, ", "))},
+             {"stop ids", fmt::format("{}", fmt::join(e.stop_ids, ", "))},
+             {"source", fmt::format("{} {}", e.provenance.source, e.provenance.revision)},
+             {"licence", e.provenance.licence},
+             {"converted", fmt::format("{} by onw {}", e.provenance.date, e.provenance.onw_version)}});
+  std::vector<std::vector<std::string>> rows = {{"FORMAT", "WEIGHTS", "VALUES", "SIZE", "BITS"}};
+  const auto add = [&rows](const std::string& name, const FormatUse& use) {
+    rows.push_back({name, fmt::format("{}", use.weights), fmt::format("{}", use.values), bytes_text(use.bytes),
+                    fmt::format("{:.2f}", bits_per_weight(use))});
+  };
+  for (const auto& [name, use] : f.formats) add(name, use);
+  add("all", f.all);
+  return text + "\n" + table(rows) +
+         fmt::format("\nmemory at {} tokens: {} weights + {} state + {} work = {}\n", f.context,
+                     bytes_text(f.need.weights_bytes), bytes_text(f.need.state_bytes), bytes_text(f.need.work_bytes),
+                     bytes_text(f.need.total()));
+}
+
+ordered_json to_json(const Facts& f) {
+  const auto& e = f.engine;
+  ordered_json formats = ordered_json::object();
+  for (const auto& [name, use] : f.formats)
+    formats[name] = {{"weights", use.weights},
+                     {"values", use.values},
+                     {"bytes", use.bytes},
+                     {"bits_per_weight", bits_per_weight(use)}};
+  return {{"name", f.name},
+          {"family", e.family},
+          {"layers", e.layers},
+          {"hidden", e.hidden},
+          {"vocabulary", e.vocabulary},
+          {"max_context", e.max_context},
+          {"made_for", e.made_for},
+          {"runs_on", e.runs_on},
+          {"stop_ids", e.stop_ids},
+          {"provenance",
+           {{"source", e.provenance.source},
+            {"revision", e.provenance.revision},
+            {"licence", e.provenance.licence},
+            {"date", e.provenance.date},
+            {"onw_version", e.provenance.onw_version}}},
+          {"formats", std::move(formats)},
+          {"bits_per_weight", bits_per_weight(f.all)},
+          {"memory",
+           {{"context", f.context},
+            {"weights_bytes", f.need.weights_bytes},
+            {"state_bytes", f.need.state_bytes},
+            {"work_bytes", f.need.work_bytes},
+            {"total_bytes", f.need.total()}}}};
+}
+
+Result<CpuOptions> cpu_options(const Args& args, int64_t rows) {
+  const auto isa = active_isa();
+  RETURN_IF_ERROR(isa);
+  return CpuOptions{.kv = kv_format(args).value_or(KvFormat::int8),
+                    .isa = *isa,
+                    .threads = plan_threads(read_machine()).threads,
+                    .max_step_rows = static_cast<int>(rows),
+                    .max_context = args.integer("--context").value_or(0)};
+}
+
+// The graph as the CPU runs it; with --primitive as a family wrote it, lowered for so many rows.
+Result<std::string> graph_text(const OpenedModel& model, const Args& args) {
+  const int64_t rows = *args.integer("--graph");
+  if (!args.has("--primitive")) {
+    const auto weights = cpu_weights(model);
+    RETURN_IF_ERROR(weights);
+    const auto program = cpu_program(model.program, *weights, kv_format(args).value_or(KvFormat::int8));
+    if (!args.has("--dot")) return onw::print(program);
+    std::string text;
+    for (const auto& function : program.functions) text += dot(function);
+    return text;
+  }
+  std::string text;
+  for (const auto& function : model.program.functions) {
+    const auto lowered =
+        decompose(model.program, function, {.rows = rows, .cache_tokens = args.integer("--context").value_or(256)});
+    RETURN_IF_ERROR(lowered);
+    text += args.has("--dot") ? dot(*lowered) : onw::print(*lowered);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<void> run_inspect(const Args& args) {
+  const bool compiled = args.has("--graph") || args.has("--plan");
+  if (!compiled && is_published_file(args.positional(0))) return inspect_file(args.positional(0), args.has("--json"));
+  const auto folder = locate_model(args.positional(0));
+  RETURN_IF_ERROR(folder);
+  if (!compiled) {
+    const auto facts = examine(*folder, args);
+    RETURN_IF_ERROR(facts);
+    if (args.has("--json"))
+      return print("{}\n", to_json(*facts).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+    return print("{}", to_text(*facts));
+  }
+  const auto model = open_model(*folder);
+  RETURN_IF_ERROR(model);
+  if (args.has("--graph")) {
+    const auto text = graph_text(*model, args);
+    RETURN_IF_ERROR(text);
+    RETURN_IF_ERROR(write_output(*text));
+  }
+  if (!args.has("--plan")) return {};
+  const auto options = cpu_options(args, *args.integer("--plan"));
+  RETURN_IF_ERROR(options);
+  const auto weights = cpu_weights(*model);
+  RETURN_IF_ERROR(weights);
+  const auto plan = print_cpu_plan(model->program, *weights, *options);
+  RETURN_IF_ERROR(plan);
+  return write_output(*plan);
+}
+
+}  // namespace onw::cli
