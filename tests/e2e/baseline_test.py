@@ -45,8 +45,6 @@ class OlderProcessors(unittest.TestCase):  # platform/ui-161
         self.assertIn("AVX2", done.stdout)
 
     def test_a_model_answers_the_same_on_every_processor(self):
-        if "chat" not in self.run_on(None, "--help").stdout:
-            self.skipTest("there is no command chat yet")
         self.convert(None)
         here = self.answer_on(None)
         self.assertEqual(self.answer_on(None, ONW_ISA="generic"), here)

@@ -67,10 +67,6 @@ class HubTest(unittest.TestCase):
         self.home = Home()
         self.addCleanup(shutil.rmtree, self.home.folder, True)
 
-    def needs(self, command):
-        if command not in self.home.run("--help").stdout:
-            self.skipTest(f"there is no command {command} yet")
-
     def assert_pulled(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.home.models(), ["org/tiny"])
@@ -82,7 +78,6 @@ class HubTest(unittest.TestCase):
         self.assertEqual(self.home.models(), [])
 
     def test_a_pulled_model_answers_and_is_listed_and_removed(self):  # platform/ui-158
-        self.needs("chat")
         with Hub(FILES) as hub:
             self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub))
         answer = self.home.run("chat", "org/tiny", "--prompt", "Hi", "--max-tokens", "4", "--temperature", "0")
@@ -92,7 +87,6 @@ class HubTest(unittest.TestCase):
         self.assertEqual(self.home.run("rm", "org/tiny", "--yes").returncode, 1)
 
     def test_a_complete_model_is_loaded_without_a_connection(self):  # hub-140
-        self.needs("chat")
         with Hub(FILES) as hub:
             self.assert_pulled(self.home.run("pull", "org/tiny", hub=hub))
             before = len(hub.requests)
