@@ -230,6 +230,16 @@ TEST(Convert, a_published_weight_that_is_not_finite_is_named) {
   EXPECT_FALSE(fs::exists(folder / "m"));
 }
 
+TEST(Convert, rows_that_are_no_heads_are_refused) {
+  TempFolder folder;
+  const WeightDecl w{.name = "w", .shape = {8, 2}, .head_dim = 3, .gguf = {{"output_norm.weight"}, Fold::rope_unpair}};
+  GgufBytes b = testing::tiny_metadata(1);
+  b.tensor("output_norm.weight", {2, 8}, 0, 0).pad().data(std::string(64, '\0'));
+  const auto source = open_source(folder.write("m.gguf", b.bytes()));
+  ASSERT_TRUE(source) << source.error().message;
+  EXPECT_THAT(tensor_of(**source, w).error().message, HasSubstr("no heads of an even size (3)"));
+}
+
 TEST(Convert, a_tensor_of_another_shape_is_refused_with_both) {
   TempFolder folder;
   write_tiny_folder(folder, "hf");
@@ -274,6 +284,8 @@ TEST(Convert, says_what_it_cannot_read) {
   for (const auto& w : tiny_weights(false)) integers.add(w.hf, "I8", w.shape, std::string(tiny_values(w).size(), 'x'));
   folder.write("hf/model.safetensors", integers.bytes());
   EXPECT_THAT(convert(folder / "hf", folder / "m", {}).error().message, HasSubstr("'model.embed_tokens.weight' is I8"));
+  write_tiny_folder(folder, "awq", false, R"(, "quantization_config": {"quant_method": "awq"})");
+  EXPECT_THAT(convert(folder / "awq", folder / "m", {}).error().message, HasSubstr("quantised already (awq)"));
 }
 
 // CASES: platform/ui-158

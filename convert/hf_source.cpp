@@ -63,6 +63,10 @@ class HuggingFaceSource final : public ModelSource {
     RETURN_IF_ERROR(checkpoint);
     source->checkpoint_ = std::move(*checkpoint);
     source->config_ = source->checkpoint_.config();
+    if (const json* quantised = find_object(source->config_, "quantization_config"))
+      return error(Code::unsupported,
+                   "{}: the weights are quantised already ({}). Take the publisher's BF16 model, or a GGUF file",
+                   folder.string(), find_string(*quantised, "quant_method").value_or("an unnamed method"));
     RETURN_IF_ERROR(source->settle_tie());
     source->generation_ = optional_json(folder / "generation_config.json");
     RETURN_IF_ERROR(source->collect_stops());

@@ -39,6 +39,12 @@ Result<SourceTensor> tensor_of(const ModelSource& source, const WeightDecl& weig
                  "{}: '{}' is [{}], config.json makes it [{}]{}. The files do not belong together: download them again",
                  (*found)->file.string(), (*found)->name, fmt::join((*found)->shape, ", "),
                  fmt::join(weight.shape, ", "), from.begin > 0 ? fmt::format(" from row {}", from.begin) : "");
+  const int64_t d = weight.head_dim;
+  if (from.fold == Fold::rope_unpair && (d <= 0 || d % 2 != 0 || weight.shape[0] % d != 0))
+    return error(
+        Code::bad_format,
+        "{}: '{}' has {} rows, which are no heads of an even size ({}). The metadata is wrong: take another file",
+        (*found)->file.string(), (*found)->name, weight.shape[0], d);
   return std::move(**found);
 }
 
