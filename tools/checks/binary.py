@@ -15,6 +15,9 @@ BEYOND = re.compile(r"^(v(?!er[rw]|m(call|launch|resume|xoff|ptr|read|write|clea
 CHOOSES_AT_RUN_TIME = [
     (r"memchr.*(avx2|Avx2)|(avx2|Avx2).*memchr", "crate memchr: chosen by is_x86_feature_detected"),
     (r"aho_corasick.*(avx2|Avx2|teddy|Teddy|packed)", "crate aho-corasick: the packed searcher is built only where AVX2 is"),
+    (r"rand_chacha.*impl_avx", "crate rand_chacha: dispatched by ppv-lite86, which asks is_x86_feature_detected"),
+    (r"core_arch.*x86.*(avx|_mm256|_mm512)", "Rust's own intrinsics, out of line: only functions marked with the same feature call them"),
+    (r"compiler_builtins.*fmaf?_with_fma4?", "Rust's fma without hardware promise: chosen by CPUID"),
     (r"sha2.*(avx|x86)|sha256.*(avx|x86)", "crate sha2: chosen by cpufeatures"),
 ]
 SYMBOL = re.compile(r"^[0-9a-f]+ <(.+)>:$")
