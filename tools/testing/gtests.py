@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs every *_tests program of a build directory, two at a time, and prints what failed or was skipped, and the counts.
 
-    gtests.py BUILD [--only NAME[=FILTER] ...] [--seconds N]
+    gtests.py BUILD [--only NAME[=FILTER] ...] [--filter NAME=FILTER ...] [--seconds N]
 
---only: these programs, each with a filter of its own as for --gtest_filter.
+--only: these programs, each with a filter of its own as for --gtest_filter. --filter: all programs, these with a filter.
 """
 import argparse
 import json
@@ -61,13 +61,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--filter", nargs="+", default=[])
     parser.add_argument("--seconds", type=int, default=300, help="for one program")
     options = parser.parse_args()
     only = dict((entry + "=").split("=", 1) for entry in options.only)
-    programs = sorted(p for p in options.build.glob("*_tests") if os.access(p, os.X_OK) and (not only or p.name in only))
+    filters = only | dict(entry.split("=", 1) for entry in options.filter)
+    programs = [p for p in options.build.glob("*_tests") if os.access(p, os.X_OK) and (not only or p.name in only)]
+    programs.sort(key=lambda p: (p.name != "tests_tests", p.name))  # whole models take longest: they begin
     total = Counts()
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(run, p, only.get(p.name, "").rstrip("="), options.seconds) for p in programs]
+        jobs = [pool.submit(run, p, filters.get(p.name, "").rstrip("="), options.seconds) for p in programs]
         for job in jobs:
             name, counts, seconds = job.result()
             print(f"{name:18} {counts.summary()}  {seconds:.1f} s".replace(" passed,", " ok,").replace(" skipped", " left out"), flush=True)
