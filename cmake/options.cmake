@@ -29,6 +29,8 @@ endif()
 
 find_program(ONW_CCACHE ccache)
 if(ONW_CCACHE)
+  # Paths count from the clone, so that a second clone takes the objects of the first.
+  set(ONW_CCACHE ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${ONW_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ONW_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${ONW_CCACHE})
 endif()
