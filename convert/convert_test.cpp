@@ -180,6 +180,7 @@ TEST(Convert, weights_of_a_group_lie_side_by_side) {
   EXPECT_TRUE(model->weights().adjacent(gate_up));
 }
 
+// tokenizer/template-040
 TEST(Convert, stops_at_every_token_that_some_file_names) {
   TempFolder folder;
   write_tiny_folder(folder, "hf");
