@@ -24,6 +24,10 @@ class Parse(unittest.TestCase):
         self.assertEqual(numbers("Ran 5 tests in 0.1s\n\nOK (skipped=1)\n"), (4, 0, 1))
         self.assertEqual(numbers("Ran 5 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n", 1), (3, 2, 0))
 
+    def test_googletest_counts(self):
+        self.assertEqual(numbers("[  PASSED  ] 2 tests.\n"), (2, 0, 0))
+        self.assertEqual(numbers("[  PASSED  ] 1 test.\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] A.b\n[  FAILED  ] 2 tests, listed below:\n", 1), (1, 2, 1))
+
     def test_the_same_tests_are_not_counted_twice(self):
         self.assertEqual(numbers("Ran 5 tests in 0.1s\n\nOK (skipped=1)\nSKIP a: why\n4 passed, 0 failed, 1 skipped\n"), (4, 0, 1))
 
