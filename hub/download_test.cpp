@@ -23,7 +23,7 @@ constexpr Patience kShort{.tries = 3, .first_wait_seconds = .001, .stall_seconds
 
 std::string content() {
   std::string bytes;
-  for (int i = 0; i < 300'000; ++i) bytes += static_cast<char>(i * i % 251);
+  for (int64_t i = 0; i < 300'000; ++i) bytes += static_cast<char>(i * i % 251);
   return bytes;
 }
 
