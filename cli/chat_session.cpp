@@ -71,8 +71,7 @@ Result<Spoken> ChatSession::say(const std::string& message) {
 }
 
 Result<Spoken> ChatSession::answer(ChatPrompt prompt) {
-  server::AnswerText text(model_.tokenizer, {},
-                          model_.chat_template ? std::string_view(prompt.text) : std::string_view());
+  server::AnswerText text(model_.tokenizer, model_.style, {}, prompt.text);
   GenerateRequest request;
   request.prompt = std::move(prompt.encoding.ids);
   request.sampling = settings_.sampling;

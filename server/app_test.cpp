@@ -38,6 +38,7 @@ class Site {
     auto model = std::make_unique<ServedModel>(
         ServedModel{.name = "org/tiny", .tokenizer = *Tokenizer::from_json(tiny::byte_level())});
     if (with_template) model->chat_template = *ChatTemplate::from_source(kTemplate);
+    model->style = answer_style(model->tokenizer, with_template ? &*model->chat_template : nullptr);
     model->stop_ids = {261};
     model->engine = std::move(engine);
     model_ = std::move(model);
@@ -164,6 +165,17 @@ TEST(Server, the_stop_id_ends_the_answer_and_is_not_shown) {
   site.load();
   EXPECT_EQ(whole(site.post(question())).content, "done");
   EXPECT_EQ(whole(site.post(question())).finish, "stop");
+}
+
+TEST(Server, a_stop_string_ends_the_answer_and_its_work) {
+  Site site({.tokens = bytes("before END after")});
+  site.load();
+  for (const char* stop : {R"("stop":"END")", R"("stop":["x","END"])"}) {
+    const auto told = whole(site.post(question(stop)));
+    EXPECT_EQ(told.content, "before ");
+    EXPECT_EQ(told.finish, "stop");
+    EXPECT_EQ(collected(frames(site.post(question(std::string(stop) + R"(,"stream":true)")))).content, "before ");
+  }
 }
 
 // server-105

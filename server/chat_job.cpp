@@ -58,7 +58,7 @@ void ChatJob::submit(GenerateRequest request) {
     return fail(
         {.status = 503, .message = fmt::format("{} requests are waiting already. Try again later", kMaxWaiting)});
   for (int i = 0; i < request_.choices; ++i)
-    choices_.push_back({AnswerText(model_->tokenizer, request_.stops, prompt_text_), {}, false});
+    choices_.push_back({AnswerText(model_->tokenizer, model_->style, request_.stops, prompt_text_), {}, false});
   completion_tokens_.resize(choices_.size());
   open_choices_ = request_.choices;
   auto generation =
@@ -119,9 +119,9 @@ void ChatJob::take(Choice& choice, const TokenEvent& event) {
   const bool ended = event.finish != FinishReason::none;
   Result<TextDelta> part;
   if (event.id >= 0 && event.finish != FinishReason::stop) {
-    if (choice.text.in_reasoning()) ++usage_.reasoning_tokens;
     part = choice.text.push(event.id);
     if (!part) return fail(to_api_error(part.error()));
+    if (choice.text.in_reasoning()) ++usage_.reasoning_tokens;
     delta = {std::move(part->content), std::move(part->reasoning), {}};
     if (request_.logprobs >= 0) delta.logprobs.push_back(token_texts(event));
   }

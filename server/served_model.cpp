@@ -31,6 +31,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(const std::filesystem::pa
   RETURN_IF_ERROR(engine);
   auto model = std::make_unique<ServedModel>(ServedModel{.name = std::move(name), .tokenizer = std::move(*tokenizer)});
   if (chat_template) model->chat_template = std::move(*chat_template);
+  model->style = answer_style(model->tokenizer, model->chat_template ? &*model->chat_template : nullptr);
   for (const int64_t id : stored->engine().stop_ids) model->stop_ids.push_back(static_cast<int32_t>(id));
   model->sampling = sampling_of(stored->engine().generation);
   model->max_choices = options.max_sessions;

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "runtime/engine.h"
+#include "server/answer_text.h"
 #include "text/text.h"
 
 namespace onw::server {
@@ -18,6 +19,7 @@ struct ServedModel {
   std::string name;  // as clients call it
   Tokenizer tokenizer;
   std::optional<ChatTemplate> chat_template;
+  AnswerStyle style;  // of these two
   std::vector<int32_t> stop_ids;
   SamplingParams sampling;  // as the publisher recommends it
   int max_choices = 32;

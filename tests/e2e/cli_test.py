@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import unittest
 
 import harness
@@ -59,7 +61,7 @@ class Usage(unittest.TestCase):
 
     def test_a_full_disk_behind_stdout_is_an_error(self):
         with open("/dev/full", "wb") as full:
-            done = harness.subprocess.run([harness.ONW, "--help"], stdout=full, stderr=harness.subprocess.PIPE)
+            done = subprocess.run([harness.ONW, "--help"], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"stdout", done.stderr)
 
@@ -111,6 +113,121 @@ class Models(unittest.TestCase):
         self.assertEqual(onw("check", "出力", cwd=folder).returncode, 0)
         done = onw("list", ONW_HOME=folder / "home")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+
+class Chat(unittest.TestCase):
+    ASK = ("--max-tokens", "12", "--temperature", "0")
+
+    def test_a_prompt_gets_its_answer_alone_on_stdout(self):
+        done = onw("chat", "tiny", "--prompt", "hello", *self.ASK)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.endswith("\n"))
+        self.assertEqual(onw("chat", "tiny", "--prompt", "hello", *self.ASK, "--device", "reference").stdout, done.stdout)
+
+    def test_same_seed_same_answer(self):
+        ask = ("chat", "tiny", "--prompt", "hello", "--max-tokens", "12", "--temperature", "1.3", "--seed")
+        self.assertEqual(onw(*ask, "5").stdout, onw(*ask, "5").stdout)
+        self.assertNotEqual(onw(*ask, "5").stdout, onw(*ask, "6").stdout)
+
+    def test_lines_of_a_pipe_are_a_conversation(self):
+        done = onw("chat", "tiny", *self.ASK, stdin='one\n/clear\n"""\ntwo\nlines\n"""\n/what\n')
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("[prompt"), 2)
+        self.assertIn("/what is no command", done.stderr)
+        self.assertNotIn("[prompt", done.stdout)
+
+    def test_a_model_without_a_template_continues_the_text_and_says_so(self):
+        harness.converted_model("raw", template="")
+        done = onw("chat", "raw", "--prompt", "hello", *self.ASK)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("no chat template", done.stderr)
+
+    def test_a_prompt_beyond_the_context_is_refused(self):
+        done = onw("chat", "tiny", "--context", "64", "--prompt", "x" * 100, *self.ASK)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("64", done.stderr)
+
+    def test_ctrl_c_stops_the_answer(self):
+        harness.converted_model("long", max_context=100_000)
+        process = subprocess.Popen([harness.ONW, "chat", "long", "--prompt", "hello", "--temperature", "0"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment())
+        process.stdout.read(5)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130)
+
+
+class Text(unittest.TestCase):
+    def test_tokenize_there_and_back(self):
+        text = "Grüße <|im_start|> 世界\n"
+        found = json.loads(onw("tokenize", "tiny", "--json", stdin=text).stdout)
+        self.assertEqual(len(found["ids"]), len(text.encode()), "a byte each: control tokens in plain text stay text")
+        back = onw("tokenize", "tiny", "--decode", stdin=" ".join(map(str, found["ids"])))
+        self.assertEqual(back.stdout, text)
+        self.assertIn(258, json.loads(onw("tokenize", "tiny", "--json", "--special", stdin=text).stdout)["ids"])
+        self.assertEqual(json.loads(onw("tokenize", "tiny", "--json", "--bos", stdin="a").stdout)["ids"], [256, 97])
+        self.assertEqual(onw("tokenize", "tiny", "--decode", stdin="12 x").returncode, 1)
+
+    def test_render_gives_the_exact_prompt(self):
+        request = json.dumps({"messages": [{"role": "user", "content": "hi"}]})
+        prompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+        self.assertEqual(onw("render", "tiny", stdin=request).stdout, prompt)
+        template = FOLDER / "greet.jinja"
+        template.write_text("{{ messages[0].content }}{{ raise_exception('no ' + x) if x }}")
+        self.assertEqual(onw("render", "--template", template, stdin=request).stdout, "hi")
+        done = onw("render", "--template", template, stdin=json.dumps({"messages": [{"content": "a"}], "x": "way"}))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no way", done.stderr)
+        self.assertEqual(onw("render", stdin=request).returncode, 2)
+        self.assertEqual(onw("render", "tiny", "--template", template, stdin=request).returncode, 2)
+        self.assertEqual(onw("render", "tiny", stdin="{").returncode, 1)
+
+
+class Measuring(unittest.TestCase):
+    def test_devices_agree_to_the_bit_and_saved_logits_with_themselves(self):
+        ids = FOLDER / "ids.txt"
+        ids.write_text(" ".join(str(i * 7 % 250) for i in range(60)))
+        saved = FOLDER / "saved.safetensors"
+        done = onw("eval", "tiny", "--ids", ids, "--save-logits", saved, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["predictions"], 59)
+        for against in (saved, "CPU"):
+            found = json.loads(onw("eval", "tiny", "--ids", ids, "--device", "reference", "--against", against, "--json").stdout)
+            self.assertEqual(found["against"]["max_kl"], 0)
+            self.assertEqual(found["against"]["top1_agreement"], 1)
+        found = json.loads(onw("eval", "tiny", "--ids", ids, "--against", "reference", "--json").stdout)
+        self.assertGreater(found["against"]["mean_kl"], 0)
+        other = FOLDER / "other.txt"
+        other.write_text("[1, 2, 3]")
+        done = onw("eval", "tiny", "--ids", other, "--against", saved)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("other ids", done.stderr)
+
+    def test_bench_gives_figures_beside_roofs(self):
+        picture = FOLDER / "bench.svg"
+        done = onw("bench", "tiny", "--prompt", "16", "--decode", "4", "--depth", "0,32", "--batch", "1,2", "--json", "--svg", picture)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual(set(found), {"machine", "model", "roofs", "runs", "load_s", "peak_bytes"})
+        self.assertEqual([(r["kind"], r["depth"], r["batch"]) for r in found["runs"]],
+                         [(k, d, b) for b in (1, 2) for d in (0, 32) for k in ("prompt", "decode")])
+        for run in found["runs"]:
+            self.assertEqual(set(run), {"kind", "rows", "depth", "batch", "tokens_per_s", "bytes_per_s", "ops_per_s", "share"})
+            self.assertGreater(run["tokens_per_s"], 0)
+        self.assertIn("<svg", picture.read_text())
+        self.assertEqual(onw("bench", "tiny", "--depth", "5000").returncode, 1)
+
+    def test_inspect_tells_formats_and_memory(self):
+        found = json.loads(onw("inspect", "tiny", "--json", "--context", "512").stdout)
+        self.assertEqual((found["family"], found["layers"]), ("llama", 2))
+        self.assertEqual(found["memory"]["context"], 512)
+        self.assertGreater(found["memory"]["state_bytes"], 0)
+        self.assertIn("q4g64", found["formats"])
+        self.assertIn("L01/attention", onw("inspect", "tiny", "--plan", "4").stdout)
+        self.assertTrue(onw("inspect", "tiny", "--graph", "4").stdout.startswith("program llama"))
+        self.assertIn("digraph", onw("inspect", "tiny", "--graph", "4", "--dot").stdout)
+        listed = json.loads(onw("inspect", FOLDER / "published" / "tiny" / "model.safetensors", "--json").stdout)
+        self.assertIn("lm_head.weight", [t["name"] for t in listed["tensors"]])
 
 
 class Doctor(unittest.TestCase):
