@@ -60,6 +60,12 @@ Result<fs::path> locate_model(const std::string& model) {
   return local->folder;
 }
 
+Result<fs::path> locate_tokenizer(const std::string& model) {
+  std::error_code none;
+  if (fs::exists(fs::path(model) / "tokenizer.json", none)) return fs::path(model);
+  return locate_model(model);
+}
+
 std::string model_name(const fs::path& folder) {
   std::error_code none;
   const auto inside = fs::relative(folder, models_folder(home_folder()), none);

@@ -15,6 +15,9 @@ namespace onw::cli {
 // not_found says what would help.
 Result<std::filesystem::path> locate_model(const std::string& model);
 
+// The folder with the model's tokenizer and template: a published folder as it is, anything else as locate_model.
+Result<std::filesystem::path> locate_tokenizer(const std::string& model);
+
 // What people call the model in `folder`: its name in the store, else the folder's.
 std::string model_name(const std::filesystem::path& folder);
 

@@ -28,7 +28,7 @@ Result<void> run_render(const Args& args) {
     RETURN_IF_ERROR(chat_template);
     return render(*chat_template, nullptr);
   }
-  const auto folder = locate_model(args.positional(0));
+  const auto folder = locate_tokenizer(args.positional(0));
   RETURN_IF_ERROR(folder);
   const auto tokenizer = Tokenizer::open(folder->string());
   RETURN_IF_ERROR(tokenizer);

@@ -7,7 +7,7 @@
 namespace onw::cli {
 
 Result<void> run_tokenize(const Args& args) {
-  const auto folder = locate_model(args.positional(0));
+  const auto folder = locate_tokenizer(args.positional(0));
   RETURN_IF_ERROR(folder);
   const auto tokenizer = Tokenizer::open(folder->string());
   RETURN_IF_ERROR(tokenizer);
