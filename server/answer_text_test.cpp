@@ -57,7 +57,8 @@ Told answer(const std::vector<int32_t>& ids, const AnswerStyle& style, std::vect
 
 // text-stream-001
 TEST(AnswerText, tells_a_character_whole_though_its_bytes_come_one_by_one) {
-  AnswerText text(tokenizer(), {}, {}, "");
+  const AnswerStyle plain;
+  AnswerText text(tokenizer(), plain, {}, "");
   std::vector<std::string> pieces;
   for (const int32_t id : bytes("a😀b")) pieces.push_back(text.push(id)->content);
   EXPECT_EQ(pieces, (std::vector<std::string>{"a", "", "", "", "😀", "b"}));

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,7 +34,7 @@ constexpr auto kLinger = std::chrono::seconds(2);  // for the peer to read the l
 class Connection;
 
 // What all connections share. One thread runs `io`, so nothing there needs a lock; handlers run on `workers`.
-struct Core {
+struct Core : std::enable_shared_from_this<Core> {
   explicit Core(HttpOptions o) : options(std::move(o)), workers(static_cast<size_t>(std::max(1, options.workers))) {}
 
   HttpOptions options;
@@ -77,8 +78,7 @@ HttpRequest to_request(http::request<http::string_body>&& message) {
 // One socket: reads a request, lets it be answered, and so on. Everything runs on the thread of Core::io.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<Core> core)
-      : core_(std::move(core)), stream_(std::move(socket)), quiet_timer_(core_->io) {}
+  Connection(tcp::socket socket, Core& core) : core_(core), stream_(std::move(socket)), quiet_timer_(core.io) {}
 
   void start();
   void refuse(int status, std::string_view message);
@@ -94,7 +94,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void end(uint64_t exchange);
   void abandon(uint64_t exchange);
   void when_closed(uint64_t exchange, std::function<void()> callback);
-  const std::shared_ptr<Core>& core() const { return core_; }
 
  private:
   void read_header();
@@ -116,7 +115,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // close
   enum class State : uint8_t { waiting, reading, answering, lingering, closed };
 
-  std::shared_ptr<Core> core_;
+  Core& core_;  // outlives its connections: what waits in its queues does not keep it alive
   beast::tcp_stream stream_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
@@ -140,7 +139,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 // The handle that handlers hold.
 class Exchange : public Reply {
  public:
-  Exchange(std::shared_ptr<Connection> connection, uint64_t id) : connection_(std::move(connection)), id_(id) {}
+  Exchange(std::shared_ptr<Core> core, std::shared_ptr<Connection> connection, uint64_t id)
+      : core_(std::move(core)), connection_(std::move(connection)), id_(id) {}
   ~Exchange() override {
     if (!over_.load()) on_io([id = id_](Connection& c) { c.abandon(id); });
   }
@@ -168,23 +168,23 @@ class Exchange : public Reply {
  private:
   template <class Work>
   void on_io(Work work) {
-    if (connection_->core()->stopped.load()) return;
-    net::post(connection_->core()->io, [connection = connection_, w = std::move(work)]() mutable { w(*connection); });
+    if (core_->stopped.load()) return;
+    net::post(core_->io, [connection = connection_, w = std::move(work)]() mutable { w(*connection); });
   }
 
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Core> core_;
+  std::shared_ptr<Connection> connection_;  // goes before the core
   uint64_t id_;
   std::atomic<bool> over_ = false;
 };
 
 void Connection::start() {
-  core_->connections.emplace(this, weak_from_this());
-  core_->count();
+  core_.connections.emplace(this, weak_from_this());
+  core_.count();
   error_code ignored;
   stream_.socket().set_option(tcp::no_delay(true), ignored);
   stream_.socket().non_blocking(true, ignored);
-  if (core_->connections.size() > core_->options.connections)
-    return refuse(503, "too many connections. Try again later");
+  if (core_.connections.size() > core_.options.connections) return refuse(503, "too many connections. Try again later");
   read_header();
 }
 
@@ -197,7 +197,7 @@ void Connection::refuse(int status, std::string_view message) {
   keep_alive_ = false;
   head_only_ = false;
   send(exchange_,
-       core_->options.refuse ? core_->options.refuse(status, message) : HttpResponse{status, {}, std::string(message)});
+       core_.options.refuse ? core_.options.refuse(status, message) : HttpResponse{status, {}, std::string(message)});
 }
 
 void Connection::close() {
@@ -205,17 +205,17 @@ void Connection::close() {
   state_ = State::closed;
   quiet_timer_.cancel();
   stream_.close();
-  core_->connections.erase(this);
-  core_->count();
+  core_.connections.erase(this);
+  core_.count();
   if (const auto callback = std::exchange(closed_callback_, nullptr); callback && !ended_) callback();
 }
 
 void Connection::read_header() {
   parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(core_->options.header_bytes));
-  parser_->body_limit(core_->options.body_bytes);
+  parser_->header_limit(static_cast<uint32_t>(core_.options.header_bytes));
+  parser_->body_limit(core_.options.body_bytes);
   state_ = State::waiting;
-  stream_.expires_after(core_->options.header_timeout);
+  stream_.expires_after(core_.options.header_timeout);
   http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code failure, size_t) {
     if (self->state_ == State::closed) return;
     self->state_ = State::reading;
@@ -229,7 +229,7 @@ void Connection::greet() {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   const auto expect = parser_->get()[http::field::expect];
   if (parser_->is_done() || !beast::iequals(expect, "100-continue")) return read_body();
-  stream_.expires_after(core_->options.write_timeout);
+  stream_.expires_after(core_.options.write_timeout);
   net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](error_code failure, size_t) {
     if (self->state_ == State::closed) return;
     if (failure) return self->close();
@@ -238,7 +238,7 @@ void Connection::greet() {
 }
 
 void Connection::read_body() {
-  stream_.expires_after(core_->options.body_timeout);
+  stream_.expires_after(core_.options.body_timeout);
   http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code failure, size_t) {
     if (self->state_ == State::closed) return;
     if (failure) return self->read_failed(failure);
@@ -247,7 +247,7 @@ void Connection::read_body() {
 }
 
 void Connection::read_failed(error_code failure) {
-  const auto& o = core_->options;
+  const auto& o = core_.options;
   if (failure == http::error::header_limit)
     return refuse(431, fmt::format("the headers are longer than {} bytes", o.header_bytes));
   if (failure == http::error::body_limit)
@@ -261,15 +261,15 @@ void Connection::dispatch() {
   stream_.expires_never();
   ++exchange_;
   auto message = parser_->release();
-  keep_alive_ = message.keep_alive() && !core_->draining.load();
+  keep_alive_ = message.keep_alive() && !core_.draining.load();
   chunked_ = message.version() >= 11;
   head_only_ = message.method() == http::verb::head;
   begun_ = false;
   ended_ = false;
   state_ = State::answering;
   watch_peer();
-  auto exchange = std::make_shared<Exchange>(shared_from_this(), exchange_);
-  net::post(core_->workers, [core = core_, exchange, request = to_request(std::move(message))]() mutable {
+  auto exchange = std::make_shared<Exchange>(core_.shared_from_this(), shared_from_this(), exchange_);
+  net::post(core_.workers, [core = &core_, exchange, request = to_request(std::move(message))]() mutable {
     try {
       core->handler(std::move(request), exchange);
     } catch (const std::exception& e) {  // out of memory: the exchange answers 500 as it goes
@@ -294,7 +294,7 @@ void Connection::watch_peer() {
 void Connection::send(uint64_t exchange, HttpResponse response) {
   if (!current(exchange)) return;
   ended_ = true;
-  keep_alive_ = keep_alive_ && !core_->draining.load();
+  keep_alive_ = keep_alive_ && !core_.draining.load();
   const bool bare = response.status == 204 || response.status == 304;
   const auto framing = bare ? std::string() : fmt::format("Content-Length: {}\r\n", response.body.size());
   enqueue(response_head(response, framing, keep_alive_) + (head_only_ || bare ? std::string() : response.body));
@@ -306,7 +306,7 @@ void Connection::begin(uint64_t exchange, const HttpResponse& head, std::string 
   begun_ = true;
   filler_ = std::move(filler);
   quiet_ = quiet;
-  keep_alive_ = keep_alive_ && chunked_ && !core_->draining.load();
+  keep_alive_ = keep_alive_ && chunked_ && !core_.draining.load();
   enqueue(response_head(head, chunked_ ? "Transfer-Encoding: chunked\r\n" : "", keep_alive_));
   restart_quiet_timer();
 }
@@ -334,7 +334,7 @@ void Connection::abandon(uint64_t exchange) {
   if (begun_) return close();
   const std::string message = "the server failed while answering. Its log says more";
   keep_alive_ = false;
-  send(exchange, core_->options.refuse ? core_->options.refuse(500, message) : HttpResponse{500, {}, message});
+  send(exchange, core_.options.refuse ? core_.options.refuse(500, message) : HttpResponse{500, {}, message});
 }
 
 void Connection::when_closed(uint64_t exchange, std::function<void()> callback) {
@@ -361,7 +361,7 @@ void Connection::write_queue() {
   writing_text_.clear();
   for (const auto& part : queue_) writing_text_ += part;
   queue_.clear();
-  stream_.expires_after(core_->options.write_timeout);
+  stream_.expires_after(core_.options.write_timeout);
   net::async_write(stream_, net::buffer(writing_text_),
                    [self = shared_from_this()](error_code failure, size_t) { self->written(failure); });
 }
@@ -378,7 +378,7 @@ void Connection::written(error_code failure) {
 void Connection::finish_exchange() {
   closed_callback_ = nullptr;
   filler_.clear();
-  if (keep_alive_ && !core_->draining.load()) return read_header();
+  if (keep_alive_ && !core_.draining.load()) return read_header();
   error_code ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   state_ = State::lingering;
@@ -500,7 +500,7 @@ void BeastServer::start(Handler handler) {
 void BeastServer::accept(size_t i) {
   acceptors_[i].async_accept([this, i](error_code failure, tcp::socket socket) {
     if (core_->draining.load()) return;
-    if (!failure) std::make_shared<Connection>(std::move(socket), core_)->start();
+    if (!failure) std::make_shared<Connection>(std::move(socket), *core_)->start();
     if (!failure || failure == net::error::connection_aborted) return accept(i);
     auto pause = std::make_shared<net::steady_timer>(core_->io, std::chrono::milliseconds(100));  // out of descriptors
     pause->async_wait([this, i, pause](error_code cancelled) {
@@ -526,22 +526,24 @@ bool BeastServer::wait_drained(std::chrono::milliseconds most) {
   return core_->emptied.wait_for(lock, most, [this] { return core_->open == 0; });
 }
 
+// First the connections, so that no request reaches the workers any more; then the workers; then the thread itself.
 void BeastServer::stop() {
   if (!thread_.joinable()) return;
   core_->draining = true;
-  net::post(core_->io, [this] {
+  std::promise<void> closed;
+  net::post(core_->io, [this, &closed] {
     error_code ignored;
     for (auto& acceptor : acceptors_) acceptor.close(ignored);
     auto all = core_->connections;
     for (auto& [key, weak] : all)
       if (const auto connection = weak.lock()) connection->close();
+    closed.set_value();
   });
+  closed.get_future().wait();
   core_->workers.join();
   core_->stopped = true;
   guard_.reset();
   thread_.join();
-  core_->io.restart();
-  core_->io.poll();  // what was posted at the last moment
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""onw chat on a terminal: editing, several lines, history, Ctrl-C."""
+import os
+import select
+import time
+import unittest
+
+import harness
+
+try:
+    import pty
+except ImportError:
+    pty = None
+
+
+class Terminal:
+    """onw chat on a terminal of its own."""
+
+    def __init__(self, *words):
+        self.text = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(harness.ONW, [harness.ONW, "chat", *words], harness.environment(TERM="xterm", HOME=harness.FOLDER.name))
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def see(self, word, seconds=60):
+        """Reads until `word` is there; what came before it goes."""
+        until = time.monotonic() + seconds
+        while word not in self.text:
+            if time.monotonic() > until:
+                raise AssertionError(f"{word!r} does not come; there is {self.text!r}")
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.text += os.read(self.fd, 65536).decode(errors="replace")
+                except OSError:
+                    raise AssertionError(f"ended without {word!r}: {self.text!r}")
+        before, self.text = self.text.split(word, 1)
+        return before
+
+    def end(self):
+        """The exit code, once it has ended by itself."""
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    os.read(self.fd, 65536)
+                except OSError:
+                    pass
+        os.kill(self.pid, 9)
+        raise AssertionError("does not end")
+
+
+def setUpModule():
+    harness.converted_model("long", max_context=100_000)
+
+
+@unittest.skipIf(pty is None, "there are no pseudo-terminals here")
+class Chat(unittest.TestCase):
+    def test_answers_and_ends_with_ctrl_d(self):
+        chat = Terminal("long", "--max-tokens", "8", "--temperature", "0")
+        chat.see("> ")
+        chat.type("héllo\r")
+        chat.see("[prompt")
+        chat.see("> ")
+        chat.type("one\\\r")
+        chat.see("... ")
+        chat.type("two\r")
+        self.assertIn("answer", chat.see("]"))
+        chat.see("> ")
+        chat.type("\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_ctrl_c_stops_the_answer_and_at_the_prompt_ends(self):
+        chat = Terminal("long", "--temperature", "0")
+        chat.see("> ")
+        chat.type("hello\r\n")
+        chat.see("\n")
+        time.sleep(0.3)
+        chat.type("\x03")
+        self.assertIn("[prompt", chat.see(", stopped]"))
+        chat.see("> ")
+        chat.type("/clear\r")
+        chat.see("A new conversation")
+        chat.see("> ")
+        chat.type("\x03")
+        self.assertEqual(chat.end(), 130)
+
+    def test_remembers_lines_for_the_next_time(self):
+        chat = Terminal("long", "--max-tokens", "2", "--temperature", "0")
+        chat.see("> ")
+        chat.type("a line to remember\r")
+        chat.see("]")
+        chat.see("> ")
+        chat.type("\x04")
+        chat.end()
+        chat = Terminal("long", "--max-tokens", "2", "--temperature", "0")
+        chat.see("> ")
+        chat.type("\x1b[A")
+        chat.see("a line to remember")
+        chat.type("\x15\x04")
+        self.assertEqual(chat.end(), 0)
+
+
+if __name__ == "__main__":
+    harness.main()
