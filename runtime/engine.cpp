@@ -185,11 +185,12 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
                       .model = executable->info()};
   const int64_t one_context = state_bytes(*executable, context->tokens);
   const int64_t for_states = std::max(memory - info.need.weights_bytes - info.need.work_bytes, one_context);
+  info.prefix_cache_bytes =
+      options.prefix_cache_bytes >= 0 ? options.prefix_cache_bytes : std::max(for_states / 4, one_context);
   const WorkerLimits limits = {
       .context_tokens = context->tokens,
       .state_bytes = for_states,
-      .cache_bytes =
-          options.prefix_cache_bytes >= 0 ? options.prefix_cache_bytes : std::max(for_states / 4, one_context),
+      .cache_bytes = info.prefix_cache_bytes,
       .max_sessions = options.max_sessions,
       .scheduler = {.mixes = executable->mixes_prompt_and_decode(),
                     .max_step_rows = info.model.max_step_rows,

@@ -34,9 +34,10 @@ struct EngineOptions {
 struct EngineSetup {
   std::string device;
   int64_t context_tokens = 0;
-  std::string context_reason;  // why so many, for people: "the model's", "what memory allows", ...
-  int64_t memory_bytes = 0;    // the budget
-  MemoryNeed need;             // one sequence at the whole context
+  std::string context_reason;      // why so many, for people: "the model's", "what memory allows", ...
+  int64_t memory_bytes = 0;        // the budget of everything
+  int64_t prefix_cache_bytes = 0;  // of it, for states kept between requests
+  MemoryNeed need;                 // one sequence at the whole context
   ExecutableInfo model;
 };
 

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "runtime/testing/engine_driver.h"
 #include "runtime/testing/random.h"
@@ -281,6 +284,27 @@ TEST(Engine, more_requests_than_sessions_wait_for_their_turn) {
   for (int32_t i = 0; i < 9; ++i)
     EXPECT_EQ(onw::testing::collect(*all[static_cast<size_t>(i)], 1)[0].tokens, expected_tokens({i}, {.seed = 1}, 20));
   EXPECT_LE(engine.fake->counters.most_sequences_in_a_step, 2);
+}
+
+// The target thinks a row takes a nanosecond, and it takes a millisecond: chunks must come down to the bound all the
+// same while somebody waits for tokens.
+TEST(Engine, learns_how_long_steps_take_on_this_machine) {
+  std::atomic<int64_t> largest_beside_a_decoder = 0;
+  std::atomic<int> steps = 0;
+  onw::testing::FakeOptions slow = {.max_step_rows = 256, .seconds_per_row = 1e-9};
+  slow.before_step = [&](const Step& step, const CancelToken&) -> Result<void> {
+    const auto rows = static_cast<int64_t>(step.rows.size());
+    if (step.sequences.size() > 1 && ++steps > 5)
+      largest_beside_a_decoder = std::max(largest_beside_a_decoder.load(), rows);
+    std::this_thread::sleep_for(std::chrono::milliseconds(rows));
+    return {};
+  };
+  const auto engine = fake_engine(slow, {.step_latency_seconds = 0.04});
+  auto talker = engine->submit(request({1}, -1)).value();
+  (void)talker->next();
+  answer(*engine, request(Random(1).tokens(600, 64), 1));
+  EXPECT_GT(largest_beside_a_decoder, 1);
+  EXPECT_LE(largest_beside_a_decoder, 1 + 40);
 }
 
 TEST(Engine, says_which_context_it_took_and_why) {

@@ -11,7 +11,8 @@ Worker::Worker(std::unique_ptr<Executable> executable, const WorkerLimits& limit
     : executable_(std::move(executable)),
       limits_(limits),
       running_step_(running_step),
-      scheduler_(limits.scheduler, [this](const StepShape& shape) { return executable_->cost(shape); }),
+      scheduler_(limits.scheduler,
+                 [this](const StepShape& shape) { return Cost{slowness_ * executable_->cost(shape).seconds}; }),
       cache_(*executable_) {}
 
 void Worker::add(std::shared_ptr<Job> job) {
@@ -67,14 +68,32 @@ std::vector<Worker::Part> Worker::plan() {
 void Worker::run(std::span<const Part> parts) {
   const auto begin = Clock::now();
   auto outputs = run_rows(parts);
-  stats_.busy_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  stats_.busy_seconds += seconds;
   ++stats_.steps;
-  if (outputs) return take(parts, *outputs);
+  if (outputs) {
+    learn_cost(parts, seconds);
+    return take(parts, *outputs);
+  }
   const bool unwanted = std::ranges::all_of(parts, [](const Part& part) { return part.session->cancelled(); });
   if (outputs.error().code == Code::cancelled && (unwanted || running_step_.stopped())) return;
   if (parts.size() == 1) return fail(*parts.front().session, std::move(outputs.error()));
   // All are as before the step. Alone, whoever broke it is found, and the others go on.
   for (const Part& part : parts) run({&part, 1});
+}
+
+// Targets estimate for a typical machine, and without what else it has to do; the latency bound is about this one.
+void Worker::learn_cost(std::span<const Part> parts, double seconds) {
+  constexpr double kNewest = 0.2;  // the weight of this step: a few steps correct it, one slow one does not
+  StepShape shape = {.rows = 0, .sequences = static_cast<int>(parts.size()), .logits_rows = 0};
+  for (const Part& part : parts) {
+    const int64_t length = part.session->conversation->length();
+    shape.rows += part.rows;
+    shape.depth += length / static_cast<int64_t>(parts.size());
+    if (length + part.rows == part.session->total()) ++shape.logits_rows;
+  }
+  const double estimated = executable_->cost(shape).seconds;
+  if (estimated > 0) slowness_ += kNewest * (seconds / estimated - slowness_);
 }
 
 Result<Outputs> Worker::run_rows(std::span<const Part> parts) {

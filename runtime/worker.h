@@ -46,6 +46,7 @@ class Worker {
   std::vector<Part> plan();
   void run(std::span<const Part> parts);
   Result<Outputs> run_rows(std::span<const Part> parts);
+  void learn_cost(std::span<const Part> parts, double seconds);
   void take(std::span<const Part> parts, const Outputs& outputs);
   void next_token(Session& session, std::span<const float> logits);
   void draw(Session& session, std::span<const float> logits);
@@ -72,6 +73,7 @@ class Worker {
   std::vector<std::unique_ptr<Session>> active_;  // in the order in which they began
   std::deque<std::unique_ptr<Session>> waiting_;
   uint64_t sessions_ = 0;
+  double slowness_ = 1;  // seconds that steps take, over what the target estimates
   EngineStats stats_;
 };
 
