@@ -291,7 +291,7 @@ TEST(Engine, more_requests_than_sessions_wait_for_their_turn) {
 TEST(Engine, learns_how_long_steps_take_on_this_machine) {
   std::atomic<int64_t> largest_beside_a_decoder = 0;
   std::atomic<int> steps = 0;
-  onw::testing::FakeOptions slow = {.max_step_rows = 256, .seconds_per_row = 1e-9};
+  onw::testing::FakeOptions slow = {.max_step_rows = 256, .seconds_per_row = 2e-4};
   slow.before_step = [&](const Step& step, const CancelToken&) -> Result<void> {
     const auto rows = static_cast<int64_t>(step.rows.size());
     if (step.sequences.size() > 1 && ++steps > 5)

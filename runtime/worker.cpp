@@ -85,6 +85,7 @@ void Worker::run(std::span<const Part> parts) {
 // Targets estimate for a typical machine, and without what else it has to do; the latency bound is about this one.
 void Worker::learn_cost(std::span<const Part> parts, double seconds) {
   constexpr double kNewest = 0.2;  // the weight of this step: a few steps correct it, one slow one does not
+  constexpr double kMost = 10;     // a step during which the machine slept says nothing
   StepShape shape = {.rows = 0, .sequences = static_cast<int>(parts.size()), .logits_rows = 0};
   for (const Part& part : parts) {
     const int64_t length = part.session->conversation->length();
@@ -93,7 +94,7 @@ void Worker::learn_cost(std::span<const Part> parts, double seconds) {
     if (length + part.rows == part.session->total()) ++shape.logits_rows;
   }
   const double estimated = executable_->cost(shape).seconds;
-  if (estimated > 0) slowness_ += kNewest * (seconds / estimated - slowness_);
+  if (estimated > 0) slowness_ += kNewest * (std::min(seconds / estimated, kMost) - slowness_);
 }
 
 Result<Outputs> Worker::run_rows(std::span<const Part> parts) {
