@@ -1,8 +1,9 @@
 //! The C ABI. Every function catches panics (onig gives up with one on very long runs of spaces) and returns a status;
 //! on failure the message is in `out`.
+use crate::result::Result;
 use crate::stream::{byte_level_bytes, Stream};
 use crate::template::{ChatTemplate, Clock, Raised};
-use crate::tokenizer::{Controls, Result, Tok};
+use crate::tokenizer::{Controls, Tok};
 use crate::tracked::Tracker;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Once};

@@ -6,6 +6,7 @@ pub mod pyjson;
 pub mod pymethods;
 pub mod pyvalue;
 pub mod request;
+pub mod result;
 pub mod stream;
 pub mod template;
 pub mod tokenizer;

@@ -1,6 +1,6 @@
 //! Filters and tests of Jinja2 where minijinja's own differ.
 use crate::pymethods::{is_space, strip};
-use crate::pyvalue::{is_float, is_number, pairs, str_of, Tuple};
+use crate::pyvalue::{is_float, is_number, pair_value, pairs, str_of};
 use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 
@@ -131,11 +131,6 @@ fn items(value: &Value) -> Result<Value, Error> {
         }
         _ => Err(fail("Can only get item pairs from a mapping.")),
     }
-}
-
-/// (key, value) as Python's tuple.
-pub fn pair_value(pair: (Value, Value)) -> Value {
-    Value::from_object(Tuple(vec![pair.0, pair.1]))
 }
 
 fn dictsort(value: &Value, args: Rest<Value>) -> Result<Value, Error> {

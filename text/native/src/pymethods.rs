@@ -1,6 +1,5 @@
 //! Methods of Python's str, dict and list, where they differ from or are missing in minijinja-contrib's pycompat.
-use crate::pyfilters::pair_value;
-use crate::pyvalue::{pairs, str_of, Tuple};
+use crate::pyvalue::{pair_value, pairs, str_of, Tuple};
 use minijinja::value::{from_args, Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 

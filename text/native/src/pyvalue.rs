@@ -12,6 +12,11 @@ pub struct List(pub Vec<Value>);
 #[derive(Debug)]
 pub struct Tuple(pub Vec<Value>);
 
+/// (key, value) as Python's tuple.
+pub fn pair_value(pair: (Value, Value)) -> Value {
+    Value::from_object(Tuple(vec![pair.0, pair.1]))
+}
+
 /// A dict of the request, in its own order.
 #[derive(Debug)]
 pub struct Dict {

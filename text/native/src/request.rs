@@ -1,7 +1,7 @@
 //! The variables of a template from JSON text: order and numbers as they came, and, for tracked values, each string with
 //! markers in the place of what could become a control token.
 use crate::pyvalue::{BigInt, Dict, List};
-use crate::tokenizer::Result;
+use crate::result::Result;
 use minijinja::Value;
 use serde_json::Value as Json;
 

@@ -1,5 +1,6 @@
 //! Decoding id by id: never half a character, and all pieces together equal the one-shot decode.
-use crate::tokenizer::{join, Result, Tok};
+use crate::result::Result;
+use crate::tokenizer::{join, Tok};
 use std::sync::{Arc, LazyLock};
 
 /// A decoder may look at what came before (it strips the first space of a text), so the last tokens are kept.

@@ -1,7 +1,7 @@
 //! Chat templates, rendered as transformers renders them with Jinja2.
 use crate::pyvalue::str_of;
 use crate::request;
-use crate::tokenizer::Result;
+use crate::result::Result;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::Value as Json;
 use std::sync::Arc;

@@ -2,12 +2,11 @@
 use tokenizers::tokenizer::{
     Decoder, Model, Normalizer, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString, PreTokenizer, Token,
 };
-use crate::tracked::Needles;
+use crate::result::Result;
+use crate::tracked::{is_space, Needles};
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use tokenizers::{DecoderWrapper, Encoding, NormalizedString};
-
-pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Which strings of a text may match added tokens (special or not). Runs of white space, which some vocabularies have as
 /// added tokens, control nothing: they always match, as in the Python library.
@@ -73,7 +72,10 @@ impl Tok {
 
     /// What of a request could become a control token; made when first asked for.
     pub fn needles(&self) -> Result<&Needles> {
-        let made = self.needles.get_or_init(|| Needles::new(self).map_err(|error| error.to_string()));
+        let made = self.needles.get_or_init(|| {
+            let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+            Needles::new(added.values().map(|token| token.content.as_str())).map_err(|error| error.to_string())
+        });
         made.as_ref().map_err(|error| error.as_str().into())
     }
 
@@ -124,11 +126,6 @@ impl Tok {
         })?;
         Ok(pieces)
     }
-}
-
-/// White space, or what SentencePiece writes for it.
-pub fn is_space(text: &str) -> bool {
-    text.chars().all(|c| c.is_whitespace() || c == '\u{2581}')
 }
 
 fn touches(protected: &[(usize, usize)], m: &ControlMatch) -> bool {

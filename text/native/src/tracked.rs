@@ -2,7 +2,7 @@
 //! each character that could begin or end one, so that nothing in them, nor anything a template puts together from them,
 //! can become a control token. Afterwards the characters become the text again, and their ranges are known.
 use crate::request::for_each_string;
-use crate::tokenizer::{is_space, Result, Tok};
+use crate::result::Result;
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value as Json;
 use std::cell::RefCell;
@@ -16,15 +16,18 @@ pub struct Needles {
 }
 
 impl Needles {
-    pub fn new(tok: &Tok) -> Result<Needles> {
-        let added = tok.inner.get_added_vocabulary().get_added_tokens_decoder();
+    pub fn new<'a>(added_tokens: impl Iterator<Item = &'a str>) -> Result<Needles> {
         // Templates trim and split at white space, so it stays.
-        let controls = added.values().map(|token| token.content.as_str()).filter(|text| !is_space(text));
-        let controls: Vec<&str> = controls.collect();
+        let controls: Vec<&str> = added_tokens.filter(|text| !is_space(text)).collect();
         let edges = controls.iter().flat_map(|text| edge(text.chars()).chain(edge(text.chars().rev()))).collect();
         let tokens = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&controls)?;
         Ok(Needles { tokens, edges })
     }
+}
+
+/// White space, or what SentencePiece writes for it.
+pub fn is_space(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c == '\u{2581}')
 }
 
 /// The punctuation at one end of a control token. `/`, `_` and `-` stay, for templates look for words such as /no_think.
