@@ -50,12 +50,13 @@ InterruptWatch::InterruptWatch(std::function<void(Interrupt)> callback) : state_
   CHECK(g_wake_fd.exchange(state_->pipe[1]) == -1);
   sigset_t all;
   sigset_t before;
-  sigfillset(&all);  // the thread takes no signal itself, so that a blocked read of the main thread ends with EINTR
+  sigfillset(&all);  // the watching thread takes no signal itself
   pthread_sigmask(SIG_SETMASK, &all, &before);
   state_->thread = std::thread([state = state_.get()] { state->watch(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   struct sigaction action = {};
   action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;  // an answer that is being written is not torn: stdio drops what EINTR leaves over
   ::sigaction(SIGINT, &action, &state_->old_int);
   ::sigaction(SIGTERM, &action, &state_->old_term);
 }

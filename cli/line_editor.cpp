@@ -99,6 +99,9 @@ std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
     return line;
   }
   s.prompt = prompt;
+  // The terminal is raw before the prompt stands there: libedit itself waits until it reads, and a Ctrl-D that the
+  // terminal took as a line of its own until then arrives as a NUL.
+  el_set(s.editor, EL_PREP_TERM, 1);
   int count = 0;
   const char* typed = el_gets(s.editor, &count);
   if (typed == nullptr || count <= 0) return std::nullopt;
