@@ -45,17 +45,20 @@ void ChatSession::clear() {
   if (!settings_.system.empty()) messages_->push_back({{"role", "system"}, {"content", settings_.system}});
 }
 
-Result<ChatPrompt> ChatSession::prompt_for(const std::string& message) const {
+Result<ChatSession::Prompt> ChatSession::prompt_for(const std::string& message) const {
   if (!model_.chat_template) {
     auto encoding = model_.tokenizer.encode(message, {.bos = model_.tokenizer.adds_bos()});
     RETURN_IF_ERROR(encoding);
-    return ChatPrompt{message, std::move(*encoding)};
+    return Prompt{{message, std::move(*encoding)}, {}};
   }
   ordered_json messages = *messages_;
   messages.push_back({{"role", "user"}, {"content", message}});
   const ordered_json request = {{"messages", std::move(messages)}, {"enable_thinking", settings_.think}};
-  return model_.tokenizer.encode_chat(*model_.chat_template,
-                                      request.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  const auto text = request.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  auto chat = model_.tokenizer.encode_chat(*model_.chat_template, text);
+  RETURN_IF_ERROR(chat);
+  auto branches = model_.branch_points(text, *chat);
+  return Prompt{std::move(*chat), std::move(branches)};
 }
 
 Result<Spoken> ChatSession::say(const std::string& message) {
@@ -70,10 +73,11 @@ Result<Spoken> ChatSession::say(const std::string& message) {
   return spoken;
 }
 
-Result<Spoken> ChatSession::answer(ChatPrompt prompt) {
-  server::AnswerText text(model_.tokenizer, model_.style, {}, prompt.text);
+Result<Spoken> ChatSession::answer(Prompt prompt) {
+  server::AnswerText text(model_.tokenizer, model_.style, {}, prompt.chat.text);
   GenerateRequest request;
-  request.prompt = std::move(prompt.encoding.ids);
+  request.prompt = std::move(prompt.chat.encoding.ids);
+  request.branch_points = std::move(prompt.branch_points);
   request.sampling = settings_.sampling;
   request.max_tokens = settings_.max_tokens;
   request.stop_ids = model_.stop_ids;

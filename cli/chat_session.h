@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "server/answer_text.h"
@@ -54,8 +55,12 @@ class ChatSession {
   void clear();
 
  private:
-  Result<Spoken> answer(ChatPrompt prompt);
-  Result<ChatPrompt> prompt_for(const std::string& message) const;
+  struct Prompt {
+    ChatPrompt chat;
+    std::vector<int64_t> branch_points;
+  };
+  Result<Spoken> answer(Prompt prompt);
+  Result<Prompt> prompt_for(const std::string& message) const;
 
   server::ServedModel& model_;
   ChatSettings settings_;

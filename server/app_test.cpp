@@ -158,6 +158,21 @@ TEST(Server, renders_the_messages_by_the_template_of_the_model) {
   EXPECT_EQ(site.engine().last_prompt()[0], 260);
 }
 
+TEST(Server, tells_the_engine_where_later_requests_will_branch_off) {
+  Site site({.tokens = bytes("ok")});
+  site.engine().set_truncates_freely(false);
+  site.load().post(question());
+  const auto prompt = site.engine().last_prompt();
+  const auto tokenizer = *Tokenizer::from_json(tiny::byte_level());
+  std::vector<std::string> kept;
+  for (const int64_t point : site.engine().last_branch_points())
+    kept.push_back(*tokenizer.decode(std::span(prompt).first(static_cast<size_t>(point))));
+  EXPECT_THAT(kept, ::testing::ElementsAre("<|im_start|>user", "<|im_start|>user\nhi<|im_end|>\n"));
+  site.engine().set_truncates_freely(true);
+  site.post(question());
+  EXPECT_TRUE(site.engine().last_branch_points().empty());  // such a state needs none
+}
+
 TEST(Server, the_stop_id_ends_the_answer_and_is_not_shown) {
   auto tokens = bytes("done");
   tokens.push_back(261);
@@ -420,6 +435,12 @@ TEST(Server, random_bytes_never_leave_a_stream_without_its_last_frame) {
   site.load();
   const auto told = whole(site.post(question()));
   EXPECT_EQ(collected(frames(site.post(question(R"("stream":true)")))).content, told.content);
+  for (int length = 1; length <= 100; ++length) {  // cut at any byte, streamed and whole
+    const auto cut = fmt::format(R"("max_tokens":{})", length);
+    const auto whole_text = whole(site.post(question(cut)));
+    EXPECT_EQ(whole_text.finish, "length");
+    EXPECT_EQ(collected(frames(site.post(question(cut + R"(,"stream":true)")))).content, whole_text.content) << length;
+  }
 }
 
 // server-095, server-096

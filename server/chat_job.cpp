@@ -38,9 +38,10 @@ Result<GenerateRequest> ChatJob::prepare() {
                  model_->name);
   auto prompt = model_->tokenizer.encode_chat(*model_->chat_template, request_.variables);
   RETURN_IF_ERROR(prompt);
-  prompt_text_ = std::move(prompt->text);
   prompt_tokens_ = static_cast<int64_t>(prompt->encoding.ids.size());
   GenerateRequest request;
+  request.branch_points = model_->branch_points(request_.variables, *prompt);
+  prompt_text_ = std::move(prompt->text);
   request.prompt = std::move(prompt->encoding.ids);
   request.sampling = request_.sampling;
   request.max_tokens = request_.max_tokens;

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "store/model_folder.h"
+#include "text/branch_points.h"
 
 namespace onw::server {
 namespace {
@@ -18,6 +19,11 @@ SamplingParams sampling_of(const GenerationDefaults& defaults) {
 }
 
 }  // namespace
+
+std::vector<int64_t> ServedModel::branch_points(std::string_view request_json, const ChatPrompt& prompt) const {
+  if (!chat_template || engine->info().model.truncates_freely) return {};
+  return onw::branch_points(tokenizer, *chat_template, request_json, prompt);
+}
 
 Result<std::unique_ptr<ServedModel>> ServedModel::load(const std::filesystem::path& folder, std::string name,
                                                        const EngineOptions& options) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -25,6 +26,10 @@ struct ServedModel {
   int max_choices = 32;
   int64_t created = 0;             // seconds since 1970
   std::unique_ptr<Engine> engine;  // last, so that it ends first
+
+  // Where a later request is likely to branch off from this one's prompt, for the engine to keep its state there; none
+  // where the state can go back to any length.
+  std::vector<int64_t> branch_points(std::string_view request_json, const ChatPrompt& prompt) const;
 
   // Errors: those of Engine::load and of the tokenizer. A folder without a chat template is fine.
   static Result<std::unique_ptr<ServedModel>> load(const std::filesystem::path& folder, std::string name,

@@ -51,6 +51,7 @@ class ScriptedEngine final : public Engine {
                    setup_.context_tokens);
     const std::lock_guard lock(mutex_);
     last_prompt_ = request.prompt;
+    last_branch_points_ = request.branch_points;
     auto job = std::make_shared<Job>();
     jobs_.push_back(job);
     ++active_;
@@ -65,6 +66,11 @@ class ScriptedEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return last_prompt_;
   }
+  std::vector<int64_t> last_branch_points() const {
+    const std::lock_guard lock(mutex_);
+    return last_branch_points_;
+  }
+  void set_truncates_freely(bool freely) { setup_.model.truncates_freely = freely; }
   int active() const { return active_; }
   int cancelled() const { return cancelled_; }
 
@@ -155,6 +161,7 @@ class ScriptedEngine final : public Engine {
   EngineSetup setup_;
   mutable std::mutex mutex_;
   std::vector<int32_t> last_prompt_;
+  std::vector<int64_t> last_branch_points_;
   std::vector<std::shared_ptr<Job>> jobs_;
   std::vector<std::thread> threads_;
   std::atomic<int> active_ = 0;
