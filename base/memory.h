@@ -19,4 +19,12 @@ int64_t peak_memory_bytes();
 // When the system gives huge pages: "always", "madvise" (where asked for), "never"; empty where that is not known.
 std::string huge_page_mode();
 
+// What lies in huge pages on the whole machine; -1 where the system does not say.
+struct HugePageUse {
+  int64_t anonymous_bytes = -1;
+  int64_t cached_file_bytes = -1;
+  int64_t mapped_file_bytes = -1;  // of those: by some process
+};
+HugePageUse huge_page_use();
+
 }  // namespace onw

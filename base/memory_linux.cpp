@@ -80,4 +80,12 @@ std::string huge_page_mode() {
   return open < close && close != std::string::npos ? text.substr(open + 1, close - open - 1) : "";
 }
 
+HugePageUse huge_page_use() {
+  const auto bytes = [](std::string_view key) {
+    const int64_t kilobytes = number_in("/proc/meminfo", key, -1);
+    return kilobytes < 0 ? -1 : kilobytes * 1024;
+  };
+  return {bytes("AnonHugePages:"), bytes("FileHugePages:"), bytes("FilePmdMapped:")};
+}
+
 }  // namespace onw

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/huge_files.h"
 #include "base/memory.h"
 #include "base/paths.h"
 #include "base/topology.h"
@@ -23,7 +24,8 @@ using nlohmann::ordered_json;
 
 struct Place {
   std::string path;
-  int64_t free_bytes = -1;  // -1: not known
+  std::filesystem::path nearest;  // the folder, or the nearest one above it that exists
+  int64_t free_bytes = -1;        // -1: not known
 };
 
 struct Findings {
@@ -36,17 +38,19 @@ struct Findings {
   ThreadPlan threads;
   int64_t memory_bytes = 0, available_bytes = 0;
   std::string huge_pages;
+  HugePageUse huge_page_use;
+  std::optional<double> huge_share;  // of a file that is mapped where models are kept
   Place home, cache;
   Roofs roofs;
   std::vector<std::string> advice;
 };
 
-// Of the folder, or of the nearest one above it that exists.
 Place place(std::filesystem::path path) {
-  Place p{path.string()};
+  Place p{path.string(), {}};
   std::error_code failure;
   while (!path.empty() && !std::filesystem::exists(path, failure) && path != path.parent_path())
     path = path.parent_path();
+  p.nearest = path;
   const auto space = std::filesystem::space(path, failure);
   if (!failure) p.free_bytes = static_cast<int64_t>(space.available);
   return p;
@@ -70,6 +74,9 @@ void advise(Findings& f) {
         bytes_text(f.home.free_bytes));
   if (f.huge_pages == "never")
     say("Huge pages are off (up to 15 % slower): echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+  else if (f.huge_share && *f.huge_share < 0.5)
+    say("Models are mapped in small pages (up to 15 % slower): this file system or kernel has no huge pages for files. "
+        "XFS has them from Linux 5.18 on, ext4 from 6.16 on: set ONW_HOME and ONW_CACHE to such a disk");
 }
 
 Findings examine() {
@@ -88,8 +95,10 @@ Findings examine() {
   f.memory_bytes = total_memory_bytes();
   f.available_bytes = available_memory_bytes();
   f.huge_pages = huge_page_mode();
+  f.huge_page_use = huge_page_use();
   f.home = place(home_folder());
   f.cache = place(cache_folder());
+  f.huge_share = huge_share_of_files(f.home.nearest);
   f.roofs = measure_roofs(f.threads, active_isa() ? *active_isa() : Isa::generic, 0.5);
   advise(f);
   return f;
@@ -104,6 +113,15 @@ std::string cores_text(const Findings& f) {
   return text + fmt::format("; onw computes with {}", f.threads.threads);
 }
 
+std::string huge_pages_text(const Findings& f) {
+  std::string text = f.huge_pages.empty() ? "unknown" : f.huge_pages;
+  if (f.huge_share) text += fmt::format("; files where models are kept: {:.0f} % in huge pages", 100 * *f.huge_share);
+  const auto& use = f.huge_page_use;
+  if (use.mapped_file_bytes >= 0) text += fmt::format("; now in use: {} of files", bytes_text(use.mapped_file_bytes));
+  if (use.anonymous_bytes >= 0) text += fmt::format(", {} of other memory", bytes_text(use.anonymous_bytes));
+  return text;
+}
+
 std::string free_text(const Place& p) { return p.free_bytes < 0 ? "unknown" : bytes_text(p.free_bytes); }
 
 std::string to_text(const Findings& f, bool with_paths) {
@@ -116,7 +134,7 @@ std::string to_text(const Findings& f, bool with_paths) {
       {"memory", fmt::format("{}, {} available", bytes_text(f.memory_bytes), bytes_text(f.available_bytes))},
       {"read bandwidth", fmt::format("{:.1f} GB/s", f.roofs.read_bytes_per_s * 1e-9)},
       {"INT8 operations", fmt::format("{:.2f} TOPS", f.roofs.ops_per_s * 1e-12)},
-      {"huge pages", f.huge_pages.empty() ? "unknown" : f.huge_pages},
+      {"huge pages", huge_pages_text(f)},
       {"models", fmt::format("{}{} free", path(f.home), free_text(f.home))},
       {"cache", fmt::format("{}{} free", path(f.cache), free_text(f.cache))},
   });
@@ -141,7 +159,12 @@ ordered_json to_json(const Findings& f) {
           {"threads", f.threads.threads},
           {"memory_bytes", f.memory_bytes},
           {"available_bytes", f.available_bytes},
-          {"huge_pages", f.huge_pages},
+          {"huge_pages",
+           {{"mode", f.huge_pages},
+            {"share_of_files", f.huge_share ? ordered_json(*f.huge_share) : ordered_json()},
+            {"anonymous_bytes", f.huge_page_use.anonymous_bytes},
+            {"cached_file_bytes", f.huge_page_use.cached_file_bytes},
+            {"mapped_file_bytes", f.huge_page_use.mapped_file_bytes}}},
           {"roofs",
            {{"read_bytes_per_s", f.roofs.read_bytes_per_s},
             {"ops_per_s", f.roofs.ops_per_s},

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/file_lock.h"
 #include "base/paths.h"
 #include "cli/commands.h"
 #include "cli/model.h"
@@ -37,6 +38,17 @@ Result<Pulled> pull_with_progress(const PullRequest& request, const Hub& hub) {
   });
 }
 
+// Held from the first byte to the finished model: of two pulls of one model the second waits, and finds it done.
+Result<FileLock> lock_for(const fs::path& downloads, std::string_view what) {
+  std::error_code ignored;  // the lock itself says what is wrong
+  fs::create_directories(downloads.parent_path(), ignored);
+  const fs::path path = downloads.string() + ".lock";
+  auto lock = FileLock::try_acquire(path);
+  if (!lock || lock->held()) return lock;
+  fmt::print(stderr, "{} is being pulled by another onw: waiting for it\n", what);
+  return FileLock::acquire(path);
+}
+
 }  // namespace
 
 Result<void> run_pull(const Args& args) {
@@ -46,6 +58,9 @@ Result<void> run_pull(const Args& args) {
   auto options = convert_options(args);
   RETURN_IF_ERROR(options);
   const auto out = store_folder(*source);
+  const auto downloads = download_folder(home_folder(), *source);
+  const auto lock = lock_for(downloads, args.positional(0));
+  RETURN_IF_ERROR(lock);
   if (is_model_folder(out) && !options->replace) {
     fmt::print(stderr, "{} is here already. To bring it anew: onw pull {} --replace\n", out.string(),
                args.positional(0));
@@ -54,7 +69,7 @@ Result<void> run_pull(const Args& args) {
   const PullRequest request{.source = args.positional(0),
                             .revision = args.text("--revision"),
                             .file = args.text("--file"),
-                            .into = download_folder(home_folder(), *source)};
+                            .into = downloads};
   const auto pulled = pull_with_progress(request, hub);
   RETURN_IF_ERROR(pulled);
   options->provenance.source = pulled->source;

@@ -240,6 +240,16 @@ class Doctor(unittest.TestCase):
         self.assertGreater(found["roofs"]["read_bytes_per_s"], 0)
         self.assertIn(found["isa"], found["isas"])
 
+    def test_tells_whether_models_lie_in_huge_pages_and_what_to_do(self):
+        found = json.loads(onw("doctor", "--json").stdout)
+        share, mode = found["huge_pages"]["share_of_files"], found["huge_pages"]["mode"]
+        if share is None:
+            self.skipTest("this system does not tell how files are mapped")
+        advice = " ".join(found["advice"])
+        self.assertEqual("small pages" in advice, share < 0.5 and mode != "never")
+        self.assertEqual("Huge pages are off" in advice, mode == "never")
+        self.assertEqual([p.name for p in harness.HOME.glob(".onw-*")], [])
+
     def test_a_report_holds_no_path_of_the_machine(self):
         done = onw("doctor", "--report")
         self.assertNotIn(str(harness.HOME), done.stdout)

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -26,13 +27,20 @@ class Home:
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="模型 é "))
 
-    def run(self, *arguments, hub=None, before=None, **variables):
+    def environment(self, hub=None, **variables):
         env = {k: v for k, v in os.environ.items() if k not in PROXIES and k not in ("HF_TOKEN", "HF_ENDPOINT")}
         env.update(ONW_HOME=str(self.folder / "home"), ONW_CACHE=str(self.folder / "cache"), **variables)
         if hub is not None:
             env["HF_ENDPOINT"] = hub if isinstance(hub, str) else hub.address
-        return subprocess.run([ONW, *map(str, arguments)], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=120, preexec_fn=before)
+        return env
+
+    def run(self, *arguments, hub=None, before=None, **variables):
+        return subprocess.run([ONW, *map(str, arguments)], env=self.environment(hub, **variables), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", timeout=120, preexec_fn=before)
+
+    def start(self, *arguments, hub=None):
+        return subprocess.Popen([ONW, *map(str, arguments)], env=self.environment(hub), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 
     def models(self):
         return [m["name"] for m in json.loads(self.run("list", "--json").stdout)["models"]]
@@ -44,6 +52,18 @@ def flip(name, body):
 
 def cut(name, body):
     return body, 3000
+
+
+def held_transfer():
+    """(an event that is set when the transfer begins, one that lets it go on, the fault)."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(name, body):
+        begun.set()
+        go_on.wait(60)
+        return body, None
+
+    return begun, go_on, hold
 
 
 def deny_symlinks():
@@ -113,6 +133,37 @@ class HubTest(unittest.TestCase):
             done = self.home.run("pull", "org/tiny", hub=hub)
             self.assert_failed(done, digest, "digest")
             self.assertEqual(len(set(w for w in done.stderr.replace(".", " ").split() if len(w) == 64)), 2)
+
+    def test_of_two_pulls_at_once_the_second_waits_and_finds_the_model_done(self):
+        begun, go_on, hold = held_transfer()
+        with Hub(FILES, faults=[hold]) as hub:
+            first = self.home.start("pull", "org/tiny", hub=hub)
+            self.addCleanup(first.kill)
+            self.assertTrue(begun.wait(60))
+            second = self.home.start("pull", "org/tiny", hub=hub)
+            self.addCleanup(second.kill)
+            waits = second.stderr.readline()
+            self.assertIn("waiting", waits)
+            self.assertIsNone(first.poll())
+            go_on.set()
+            for process, word in ((first, "Talk to it"), (second, "is here already")):
+                text = process.communicate(timeout=60)[1]
+                self.assertEqual(process.returncode, 0, text)
+                self.assertIn(word, text)
+            self.assertEqual(self.home.models(), ["org/tiny"])
+            self.assertEqual(len([path for path, _ in hub.requests if path.startswith("/cdn/")]), 1)
+
+    def test_a_pull_that_was_killed_leaves_no_lock(self):
+        begun, go_on, hold = held_transfer()
+        with Hub(FILES, faults=[hold]) as hub:
+            first = self.home.start("pull", "org/tiny", hub=hub)
+            self.assertTrue(begun.wait(60))
+            first.kill()
+            first.communicate()
+            go_on.set()
+            done = self.home.run("pull", "org/tiny", hub=hub)
+            self.assert_pulled(done)
+            self.assertNotIn("waiting", done.stderr)
 
     def test_names_that_lead_out_of_the_folder_are_refused(self):  # hub-141
         for name in ("../../x", "/x", "C:\\x", "a\u0000b"):
