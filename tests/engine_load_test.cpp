@@ -59,14 +59,29 @@ TEST_P(LoadedModel, answers_the_same_on_the_cpu_and_on_the_quantised_reference) 
   EXPECT_EQ(fast.tokens, slow.tokens);
 }
 
+class EveryLoadedFamily : public LoadedModel {};
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryLoadedFamily,
+                         ::testing::Values("llama-g64", "qwen2-g64", "qwen2-sliding-g64", "qwen3-g64", "granite-g64",
+                                           "granitemoehybrid-g64", "gemma3-g64"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
 // numerics-061
-TEST_P(LoadedModel, takes_a_prompt_of_one_token) {
-  const auto cpu = load("CPU");
-  ASSERT_TRUE(cpu);
-  GenerateRequest one = request(5);
-  one.prompt.resize(1);
-  EXPECT_EQ(answer(*cpu, std::move(one)).tokens.size(), 5U);
-  EXPECT_FALSE(cpu->submit({.prompt = {}}));
+TEST_P(EveryLoadedFamily, takes_a_prompt_of_one_token_and_refuses_one_of_none) {
+  for (const char* device : {"CPU", "reference"}) {
+    const auto engine = load(device);
+    ASSERT_TRUE(engine);
+    GenerateRequest one = request(5);
+    one.prompt.resize(1);
+    EXPECT_EQ(answer(*engine, std::move(one)).tokens.size(), 5U);
+    const auto none = engine->submit({.prompt = {}});
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Code::invalid_argument);
+  }
 }
 
 // numerics-066, with real arithmetic: several prompts in one step, and states that are reused.

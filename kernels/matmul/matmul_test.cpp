@@ -116,6 +116,7 @@ TEST_P(EveryKernel, equals_the_reference_on_adversarial_data) {
   }
 }
 
+// numerics-060
 TEST_P(EveryKernel, equals_the_reference_for_every_number_of_rows) {
   int64_t step = 1;
   for (const FormatInfo& f : all_formats()) {
@@ -127,6 +128,7 @@ TEST_P(EveryKernel, equals_the_reference_for_every_number_of_rows) {
   }
 }
 
+// numerics-060
 TEST_P(EveryKernel, equals_the_reference_for_odd_shapes) {
   for (const FormatInfo& f : all_formats()) {
     if (!takes(GetParam(), f.format)) continue;
