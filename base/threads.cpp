@@ -42,7 +42,7 @@ void pause() { __builtin_ia32_pause(); }
 }  // namespace
 
 struct ThreadPool::State {
-  explicit State(int threads) : shares(threads) {}
+  explicit State(int threads) : shares(threads), in_use(threads) {}
 
   // The job; written by the caller while nobody is inside, read by those who entered.
   int64_t n = 0;
@@ -57,6 +57,7 @@ struct ThreadPool::State {
   // Counts jobs; what sleepers wait on.
   alignas(64) std::atomic<int> epoch{0};
   std::atomic<bool> stop{false};
+  std::atomic<int> in_use;  // threads that take part; the others wait on it
   bool running = false;
   std::vector<std::jthread> workers;
 
@@ -77,6 +78,12 @@ struct ThreadPool::State {
     return false;
   }
 
+  // False at the end.
+  bool wait_until_in_use(int thread) {
+    for (int most = 0; thread >= (most = in_use.load(std::memory_order_relaxed));) in_use.wait(most);
+    return !stop.load(std::memory_order_relaxed);
+  }
+
   void wait_for_job(int seen) {
     const auto until = std::chrono::steady_clock::now() + kSpin;
     do {
@@ -92,6 +99,7 @@ struct ThreadPool::State {
     std::fesetenv(FE_DFL_ENV);
     int seen = 0;
     for (;;) {
+      if (!wait_until_in_use(thread)) return;
       wait_for_job(seen);
       if (stop.load(std::memory_order_relaxed)) return;
       seen = epoch.load(std::memory_order_relaxed);
@@ -113,6 +121,7 @@ ThreadPool::ThreadPool(const ThreadPlan& plan) : state_(std::make_unique<State>(
 
 ThreadPool::~ThreadPool() {
   state_->stop.store(true, std::memory_order_relaxed);
+  use(0);
   state_->epoch.fetch_add(1, std::memory_order_release);
   state_->epoch.notify_all();
   state_->workers.clear();
@@ -120,14 +129,18 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::threads() const { return static_cast<int>(state_->shares.size()); }
 
+void ThreadPool::use(int count) {
+  const int in_use = count > 0 ? std::min(count, threads()) : threads();
+  if (state_->in_use.exchange(in_use, std::memory_order_relaxed) < in_use) state_->in_use.notify_all();
+}
+
 void ThreadPool::run(const Split& split, const void* object, Call call) {
   State& s = *state_;
   CHECK(!s.running && split.grain > 0);
   if (split.n <= 0) return;
   const int64_t units = ceil_div(split.n, split.grain);
   CHECK(units < (int64_t{1} << 31));
-  const int most = split.threads > 0 ? std::min(split.threads, threads()) : threads();
-  const int parts = static_cast<int>(std::min<int64_t>(most, units));
+  const int parts = static_cast<int>(std::min<int64_t>(s.in_use.load(std::memory_order_relaxed), units));
   void* target = const_cast<void*>(object);
   s.running = true;
   if (parts == 1) {

@@ -12,7 +12,6 @@ namespace onw {
 struct Split {
   int64_t n = 0;
   int64_t grain = 1;  // ranges begin at multiples of it
-  int threads = 0;    // at most so many take part; 0: all. A step bound by memory may be faster on fewer.
 };
 
 // Threads spin for some 50 microseconds after the last work, then sleep: an idle pool takes no CPU. All keep denormals
@@ -21,12 +20,15 @@ struct Split {
 class ThreadPool {
  public:
   explicit ThreadPool(const ThreadPlan& plan);
-  explicit ThreadPool(int threads) : ThreadPool(ThreadPlan{threads, {}}) {}
+  explicit ThreadPool(int threads) : ThreadPool(ThreadPlan{.threads = threads}) {}
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
   int threads() const;
+
+  // From now on at most so many take part, the others sleep: work bound by memory may be faster on fewer. 0: all.
+  void use(int threads);
 
   // Calls fn(begin, end, thread) until 0..n - 1 is covered, each index once; returns when all calls have returned. No
   // allocation. Not from within fn.

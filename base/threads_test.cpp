@@ -54,13 +54,34 @@ TEST(ThreadPool, lets_others_take_the_tail_of_a_slow_thread) {
   EXPECT_GT(by_other, 32);  // its own half, and some of the other's
 }
 
-TEST(ThreadPool, uses_no_more_threads_than_a_step_asks_for) {
+TEST(ThreadPool, uses_no_more_threads_than_it_was_told_from_then_on) {
   ThreadPool pool(4);
-  for (int i = 0; i < 200; i++) {
-    std::atomic<int> beyond = 0;
-    pool.parallel_for(Split{100, 1, 2}, [&](int64_t, int64_t, int thread) { beyond += thread >= 2; });
+  for (int i = 0; i < 1000; i++) {
+    const int most = i * 7 % 5;  // 0: all
+    pool.use(most);
+    std::atomic<int> beyond = 0, done = 0;
+    pool.parallel_for(100, [&](int64_t begin, int64_t end, int thread) {
+      beyond += thread >= (most == 0 ? 4 : most);
+      done += static_cast<int>(end - begin);
+    });
     ASSERT_EQ(beyond, 0);
+    ASSERT_EQ(done, 100);
   }
+}
+
+TEST(ThreadPool, wakes_those_that_slept_when_more_are_to_take_part) {
+  ThreadPool pool(3);
+  pool.use(1);
+  pool.parallel_for(8, [](int64_t, int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  pool.use(3);
+  std::vector<std::atomic<int>> calls(3);
+  for (int i = 0; i < 50; i++)
+    pool.parallel_for(30, [&](int64_t, int64_t, int thread) {
+      calls[static_cast<size_t>(thread)]++;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+  for (const auto& n : calls) EXPECT_GT(n, 0);
 }
 
 TEST(ThreadPool, keeps_denormals_and_rounds_to_nearest_in_every_thread) {

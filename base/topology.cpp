@@ -20,9 +20,12 @@ ThreadPlan plan_threads(const Machine& machine, int asked) {
   if (machine.quota) threads = std::min(threads, std::max(static_cast<int>(std::floor(*machine.quota)), 1));
   if (asked > 0) threads = asked;
 
-  ThreadPlan plan{threads, {}};
+  ThreadPlan plan{.threads = threads};
   if (alike || threads > static_cast<int>(cores.size())) return plan;
-  for (int t = 0; t < threads; t++) plan.cpus.push_back(cores[t]->cpus.front());
+  for (int t = 0; t < threads; t++) {
+    plan.cpus.push_back(cores[t]->cpus.front());
+    plan.fast += cores[t]->kind == cores[0]->kind;
+  }
   return plan;
 }
 

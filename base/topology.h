@@ -35,6 +35,7 @@ std::optional<double> cgroup_quota(const std::filesystem::path& root);
 struct ThreadPlan {
   int threads = 1;
   std::vector<int> cpus;  // one for each thread, fastest first; empty where the cores are alike and threads may roam
+  int fast = 0;           // how many of the threads are on the fastest cores; 0 where the cores are alike
 };
 
 // One thread per physical core, P cores first, then E cores; a low-power island (the slowest of three kinds) is left

@@ -56,7 +56,9 @@ TEST(PlanThreads, fills_fast_cores_before_slow_ones_and_binds_only_on_hybrid_cpu
   std::ranges::reverse(hybrid.cores);    // as if the system had numbered slow cores first
   EXPECT_THAT(plan_threads(hybrid).cpus, ::testing::ElementsAre(2, 0, 5, 4));
   EXPECT_THAT(plan_threads(hybrid, 3).cpus, ::testing::ElementsAre(2, 0, 5));
+  EXPECT_EQ(plan_threads(hybrid, 3).fast, 2);
   EXPECT_TRUE(plan_threads(hybrid, 9).cpus.empty());
+  EXPECT_EQ(plan_threads(machine(4, 0)).fast, 0);
   EXPECT_TRUE(plan_threads(machine(4, 0)).cpus.empty());
 }
 

@@ -11,6 +11,7 @@
 #include "passes/bind_formats.h"
 #include "passes/quantise.h"
 #include "runtime/engine.h"
+#include "runtime/measured_threads.h"
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct Machinery {
   Isa isa = Isa::generic;
-  int threads = 1;
+  ThreadPlan threads;
 };
 
 struct Device {
@@ -44,7 +45,7 @@ Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, con
   const auto find = [folder = model.folder](std::string_view name) { return folder->weight(name); };
   return make_reference(std::move(program), {.find = find, .owner = model.folder},
                         {.isa = machinery.isa,
-                         .threads = machinery.threads,
+                         .threads = machinery.threads.threads,
                          .max_step_rows = options.max_step_rows,
                          .max_context = options.max_context});
 }
@@ -55,12 +56,18 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
     return error(Code::unsupported, "the CPU device computes with quantised activations: take --device reference");
   auto tiled = cpu_weights(model, options.observer);
   RETURN_IF_ERROR(tiled);
+  const MeasuredThreads measured(cache_folder(), model.folder->engine().files.at(std::string(kWeightsFile)).sha256,
+                                 machinery.isa, machinery.threads);
   return make_cpu(model.program, std::move(*tiled),
                   {.kv = options.kv.value_or(KvFormat::int8),
                    .isa = machinery.isa,
-                   .threads = machinery.threads,
+                   .threads = machinery.threads.threads,
+                   .cpus = machinery.threads.cpus,
+                   .fast_threads = machinery.threads.fast,
                    .max_step_rows = options.max_step_rows,
-                   .max_context = options.max_context});
+                   .max_context = options.max_context,
+                   .thread_choices = measured.read(),
+                   .on_thread_choices = [measured](const auto& choices) { measured.write(choices); }});
 }
 
 constexpr Device kDevices[] = {
@@ -107,7 +114,7 @@ Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path&
   RETURN_IF_ERROR(isa);
   auto model = open_model(model_folder);
   RETURN_IF_ERROR(model);
-  const Machinery machinery = {.isa = *isa, .threads = plan_threads(read_machine(), options.threads).threads};
+  const Machinery machinery = {.isa = *isa, .threads = plan_threads(read_machine(), options.threads)};
   return (*device)->make(std::move(*model), machinery, options);
 }
 

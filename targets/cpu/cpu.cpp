@@ -1,10 +1,12 @@
 #include "targets/cpu/cpu.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 
 #include "base/checked.h"
+#include "base/preemptions.h"
 #include "graph/verifier.h"
 #include "kernels/rope_row.h"
 #include "passes/fuse.h"
@@ -20,6 +22,7 @@ namespace onw {
 namespace {
 
 using namespace cpu;
+using Clock = std::chrono::steady_clock;
 
 // Rows that the head takes at once: more would only widen its buffers.
 constexpr int64_t kHeadRows = 32;
@@ -52,7 +55,8 @@ class Cpu final : public Executable {
         options_(options),
         plans_(std::move(plans)),
         embedding_(embedding),
-        pool_(options.threads),
+        pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}),
+        thread_table_(options.threads, options.fast_threads, options.thread_choices),
         row_ops_(&row_ops(options.isa)),
         attention_(&attention_ops(options.isa)) {
     const int64_t context =
@@ -117,8 +121,12 @@ class Cpu final : public Executable {
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, true));
     RETURN_IF_ERROR(lay_out(step));
+    const auto begin = Clock::now();
+    const int64_t preempted = preemptions();
+    const auto rows = static_cast<int64_t>(step.rows.size());
+    pool_.use(thread_table_.choose(rows));
     RunContext c{.arena = arena_.get(),
-                 .rows = static_cast<int64_t>(step.rows.size()),
+                 .rows = rows,
                  .spans = spans_,
                  .pool = &pool_,
                  .isa = options_.isa,
@@ -131,6 +139,9 @@ class Cpu final : public Executable {
     RETURN_IF_ERROR(head);
     if (!std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); })) return not_finite(step, c);
     for (const Span& span : spans_) sequence_of(step, span).extend(span.rows);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const bool settled = thread_table_.took(rows, seconds, preemptions() != preempted);
+    if (settled && options_.on_thread_choices) options_.on_thread_choices(thread_table_.choices());
     return Outputs{logits_, hidden_};
   }
 
@@ -227,6 +238,7 @@ class Cpu final : public Executable {
   Plans plans_;
   WeightView embedding_;
   ThreadPool pool_;
+  ThreadTable thread_table_;
   const RowOps* row_ops_;
   const AttentionOps* attention_;
   ExecutableInfo info_;

@@ -2,11 +2,14 @@
 // reference to the bit, whatever the instruction set, the number of threads, and the other rows of a step.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/threads.h"
 #include "graph/program.h"
 #include "kernels/isa.h"
+#include "targets/cpu/thread_table.h"
 #include "targets/executable.h"
 #include "targets/weights.h"
 
@@ -16,8 +19,14 @@ struct CpuOptions {
   KvFormat kv = KvFormat::int8;
   Isa isa = Isa::generic;
   int threads = 1;
+  std::vector<int> cpus;  // one a thread, fastest first; empty: threads may roam
+  int fast_threads = 0;   // how many of the threads are on the fastest cores; 0: all are alike
   int max_step_rows = 512;
   int64_t max_context = 0;  // 0: the model's
+
+  // How many threads steps of few rows take: what is known, and who hears of what is measured.
+  cpu::ThreadTable::Choices thread_choices{};
+  std::function<void(const cpu::ThreadTable::Choices&)> on_thread_choices = {};
 };
 
 // `program` as a family makes it, its formats bound: activations are quantised, products merged and steps fused here.
