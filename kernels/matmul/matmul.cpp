@@ -96,11 +96,13 @@ Call prepare(const FloatRows& x, const WeightView& weight, BlockRange blocks, co
 }  // namespace matmul_kernels
 
 void matmul(const QuantizedRows& x, const WeightView& weight, BlockRange blocks, const MatmulOutput& out, Isa isa) {
+  if (weight.layout == Layout::rows) return matmul_kernels::matmul_rows(x, weight, blocks, out, isa);
   const matmul_kernels::Call call = matmul_kernels::prepare(x, weight, blocks, out);
   matmul_kernels::select_kernel(isa, call.kind, call.rows).kernel(call);
 }
 
 void matmul(const FloatRows& x, const WeightView& weight, BlockRange blocks, const MatmulOutput& out, Isa isa) {
+  if (weight.layout == Layout::rows) return matmul_kernels::matmul_rows(x, weight, blocks, out, isa);
   const matmul_kernels::Call call = matmul_kernels::prepare(x, weight, blocks, out);
   matmul_kernels::select_kernel(isa, call.kind, call.rows).kernel(call);
 }

@@ -35,8 +35,8 @@ struct MatmulOutput {
   int64_t residual_stride = 0;
 };
 
-// Quantised weights, layout tiles. For every row and output, D = the smaller of the weight's and the activation's
-// group:
+// Quantised weights, in tiles or (at some cost per byte) in rows. For every row and output, D = the smaller of the
+// weight's and the activation's group:
 //   acc = 0; for each D inputs in ascending order:
 //     acc = fma(float(sum of value * code), (half_to_float(scale) * step) * x_scale, acc)
 //     acc = fma(float(sum of code), half_to_float(minimum) * x_scale, acc)      where the format has a minimum
@@ -44,7 +44,7 @@ struct MatmulOutput {
 // inputs), products and sums of floats in FP32.
 void matmul(const QuantizedRows& x, const WeightView& weight, BlockRange blocks, const MatmulOutput& out, Isa isa);
 
-// Plain weights, layout tiles: acc = 0; for k ascending: acc = fma(x_k, w_k, acc).
+// Plain weights, in tiles or rows: acc = 0; for k ascending: acc = fma(x_k, w_k, acc).
 void matmul(const FloatRows& x, const WeightView& weight, BlockRange blocks, const MatmulOutput& out, Isa isa);
 
 // The same results, output by output, from either layout and without a fast path: what the reference target calls.

@@ -1,0 +1,66 @@
+#include <immintrin.h>
+
+#include "kernels/matmul/call.h"
+#include "kernels/matmul/relay.h"
+
+#define ONW_UNROLL _Pragma("clang loop unroll(full)")
+
+namespace onw::matmul_kernels {
+namespace {
+
+constexpr int64_t kAhead = 512;  // bytes of a row that prefetching runs ahead
+
+// Bytes 0, 2, 1, 3 of each word, then the middle nibbles of each half swapped.
+ONW_ALWAYS_INLINE __m256i in_tile_order(__m256i v) {
+  const __m256i bytes =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
+  v = _mm256_shuffle_epi8(v, bytes);
+  const __m256i outer = _mm256_and_si256(v, _mm256_set1_epi16(static_cast<int16_t>(0xf00f)));
+  const __m256i third = _mm256_and_si256(_mm256_slli_epi16(v, 4), _mm256_set1_epi16(0x0f00));
+  const __m256i second = _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi16(0x00f0));
+  return _mm256_or_si256(outer, _mm256_or_si256(second, third));
+}
+
+// 16 bytes of rows j and 4 + j of half a block.
+ONW_ALWAYS_INLINE __m256i two_rows(const uint8_t* const* row, int64_t at, int j) {
+  const auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[i] + at)); };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(load(j)), load(j + 4), 1);
+}
+
+template <bool kNibbles>
+ONW_ALWAYS_INLINE void relay(const Relay& r) {
+  const uint8_t* row[16];
+  for (int64_t i = 0; i < 16; ++i) row[i] = r.from + least(i, r.rows - 1) * r.row_bytes;
+  const __m256i flip = _mm256_set1_epi8(static_cast<char>(r.flip));
+  uint8_t* to = r.to;
+  int64_t at = 0;
+  for (; at + 16 <= r.row_bytes; at += 16, to += 256) {
+    if (at % 64 == 0)
+      ONW_UNROLL for (int i = 0; i < 16; ++i)
+          _mm_prefetch(reinterpret_cast<const char*>(row[i]) + at + kAhead, _MM_HINT_T0);
+    ONW_UNROLL for (int h = 0; h < 2; ++h) {
+      __m256i v[4];
+      ONW_UNROLL for (int j = 0; j < 4; ++j) v[j] = two_rows(row + h * 8, at, j);
+      const __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+      const __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+      v[0] = _mm256_unpacklo_epi64(a, c);
+      v[1] = _mm256_unpackhi_epi64(a, c);
+      v[2] = _mm256_unpacklo_epi64(b, d);
+      v[3] = _mm256_unpackhi_epi64(b, d);
+      ONW_UNROLL for (int j = 0; j < 4; ++j)
+          _mm256_store_si256(reinterpret_cast<__m256i*>(to + j * 64 + h * 32),
+                             _mm256_xor_si256(kNibbles ? in_tile_order(v[j]) : v[j], flip));
+    }
+  }
+  if (at < r.row_bytes) {
+    Relay rest = r;
+    rest.to = to;
+    relay_rest(rest, at);
+  }
+}
+
+}  // namespace
+
+void relay_avx2(const Relay& r) { r.nibbles ? relay<true>(r) : relay<false>(r); }
+
+}  // namespace onw::matmul_kernels
