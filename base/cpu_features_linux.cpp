@@ -63,7 +63,7 @@ CpuFeatures detect() {
   f.avx2 = ymm && bit(one.ecx, 28) && bit(one.ecx, 12) && bit(one.ecx, 29) && bit(seven.ebx, 5) && bit(seven.ebx, 8);
   f.avx_vnni = f.avx2 && bit(seven_one.eax, 4);
   f.avx512_vnni = f.avx2 && zmm && bit(seven.ebx, 16) && bit(seven.ebx, 17) && bit(seven.ebx, 30) &&
-                  bit(seven.ebx, 31) && bit(seven.ecx, 1) && bit(seven.ecx, 11);
+                  bit(seven.ebx, 31) && bit(seven.ecx, 11);
   f.amx_int8 = f.avx512_vnni && tiles && bit(seven.edx, 24) && bit(seven.edx, 25) && amx_permitted();
   return f;
 }

@@ -5,7 +5,7 @@
 # Files named *_avx2.cpp, *_avxvnni.cpp, *_avx512vnni.cpp and *_amx.cpp get the flags of their instruction set; nothing else does.
 set(ONW_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
 set(ONW_FLAGS_avxvnni -mavx2 -mfma -mf16c -mbmi2 -mavxvnni)
-set(ONW_FLAGS_avx512vnni -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi)
+set(ONW_FLAGS_avx512vnni -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni)
 set(ONW_FLAGS_amx ${ONW_FLAGS_avx512vnni} -mamx-tile -mamx-int8)
 
 # ONW_SOURCE_DIR for the files that speak of it, and no others: it is different in every clone, and their objects could not be shared.
