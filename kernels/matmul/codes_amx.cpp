@@ -2,9 +2,11 @@
 // tile, so the layout needs no change; codes become signed bytes, so no offset has to be taken off.
 //
 // For each pair of blocks and group, the weight tiles stay in registers while the rows stream past, 16 at a time. A
-// step stores the sums of the step before (late, so that the store does not wait for them), issues its own tile
-// products, expands a share of the next group, then does the float part of the step before while the tiles run. That
-// float part is what bounds the speed: INT8 products alone would be three to four times as fast.
+// step takes one block after the other: it stores the sums that the step before left in a tile register (late, so that
+// the store does not wait for them), issues the products of the next 16 rows with that block, and does the float part
+// of what it stored while they run. Both products first and both stores together is a tenth slower. The float part and
+// the tile loads and stores, which take as long as 10 and 18 cycles each and let nothing pass, bound the speed:
+// products alone would be three times as fast (Xeon, 2026-11).
 #include "kernels/matmul/functions.h"
 #include "kernels/matmul/tiles_avx512vnni.h"
 
@@ -60,48 +62,49 @@ ONW_ALWAYS_INLINE void expand(const uint8_t* from, __m512i table, int64_t first,
 // What the float part of a step needs when its turn comes.
 struct Pending {
   const float* x_scales = nullptr;
-  const int32_t* x_sums = nullptr;
   float* acc = nullptr;
   __m512 scale[2];
   __m512 minimum[2];
+  __m512 code_sums;  // of each row, where there is a minimum
 };
 
+// Blocks [first, last) of 16 rows; sums [2][16][16].
 template <int kRows, bool kMinima>
-ONW_ALWAYS_INLINE void float_part(const Pending& p, const int32_t* sums) {
+ONW_ALWAYS_INLINE void float_part(const Pending& p, const int32_t* sums, int first, int last) {
+  alignas(64) float code_sums[16];
+  if constexpr (kMinima) _mm512_store_ps(code_sums, p.code_sums);
   ONW_UNROLL for (int r = 0; r < kRows; ++r) {
     const __m512 x_scale = _mm512_set1_ps(p.x_scales[r]);
-    ONW_UNROLL for (int b = 0; b < 2; ++b) {
+    ONW_UNROLL for (int b = first; b < last; ++b) {
       float* a = p.acc + r * 32 + b * 16;
       __m512 acc = add_sums(_mm512_load_si512(sums + b * 256 + r * 16), p.scale[b], x_scale, _mm512_load_ps(a));
-      if constexpr (kMinima) acc = add_sums(_mm512_set1_epi32(p.x_sums[r]), p.minimum[b], x_scale, acc);
+      if constexpr (kMinima)
+        acc = _mm512_fmadd_ps(_mm512_set1_ps(code_sums[r]), _mm512_mul_ps(p.minimum[b], x_scale), acc);
       _mm512_store_ps(a, acc);
     }
   }
 }
 
-// The products of 16 rows with both blocks; weights are loaded by the first row tile of a group.
-template <int kSteps>
+// The products of 16 rows with one block; weights are loaded by the first row tile of a group.
+template <int kSteps, int b>
 ONW_ALWAYS_INLINE void products(const int8_t* x, int64_t x_stride, const int8_t* weights, bool load_weights) {
   barrier();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_loadd(2, x, x_stride);
-  if (load_weights) _tile_loadd(4, weights, 64);
-  _tile_dpbssd(0, 2, 4);
-  if (load_weights) _tile_loadd(6, weights + kPanel, 64);
-  _tile_dpbssd(1, 2, 6);
+  _tile_zero(b);
+  if constexpr (b == 0) _tile_loadd(2, x, x_stride);
+  if (load_weights) _tile_loadd(4 + 2 * b, weights + b * kPanel, 64);
+  _tile_dpbssd(b, 2, 4 + 2 * b);
   if constexpr (kSteps == 2) {
-    _tile_loadd(3, x + 64, x_stride);
-    if (load_weights) _tile_loadd(5, weights + 1024, 64);
-    _tile_dpbssd(0, 3, 5);
-    if (load_weights) _tile_loadd(7, weights + kPanel + 1024, 64);
-    _tile_dpbssd(1, 3, 7);
+    if constexpr (b == 0) _tile_loadd(3, x + 64, x_stride);
+    if (load_weights) _tile_loadd(5 + 2 * b, weights + b * kPanel + 1024, 64);
+    _tile_dpbssd(b, 3, 5 + 2 * b);
   }
+  barrier();
 }
 
+template <int b>
 ONW_ALWAYS_INLINE void store_sums(int32_t* sums) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + 256, 64);
+  barrier();
+  _tile_stored(b, sums, 64);
   barrier();
 }
 
@@ -130,28 +133,39 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t f
     int64_t expanded = 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = (first + t) * 16;
-      if (pending.acc != nullptr) store_sums(sums);
-      products<kSteps>(group.x + (row << c.x_shift), int64_t{1} << c.x_shift, panel[g & 1], t == 0);
+      const int8_t* x = group.x + (row << c.x_shift);
+      const int64_t x_stride = int64_t{1} << c.x_shift;
+      // With minima there is more to share between the blocks than to gain from an early start.
+      store_sums<0>(sums);
+      products<kSteps, 0>(x, x_stride, panel[g & 1], t == 0);
+      if (!kMinima && pending.acc != nullptr) float_part<kRows, kMinima>(pending, sums, 0, 1);
+      store_sums<1>(sums + 256);
+      products<kSteps, 1>(x, x_stride, panel[g & 1], t == 0);
+      if (pending.acc != nullptr) float_part<kRows, kMinima>(pending, sums, kMinima ? 0 : 1, 2);
       if (g + 1 < groups) {
         const int64_t until = lines * (t + 1) / tiles;
         ONW_UNROLL for (int b = 0; b < 2; ++b)
             expand<kCodes>(from[b] + (g + 1) * group_bytes, table, expanded, until, panel[~g & 1] + b * kPanel);
         expanded = until;
       }
-      if (pending.acc != nullptr) float_part<kRows, kMinima>(pending, sums);
-      pending = {
-          group.x_scales + row, group.x_sums + row, acc + t * 512, {scale[0], scale[1]}, {minimum[0], minimum[1]}};
+      const __m512i code_sums = _mm512_maskz_loadu_epi32(kMinima ? (1 << kRows) - 1 : 0, group.x_sums + row);
+      pending = {group.x_scales + row,
+                 acc + t * 512,
+                 {scale[0], scale[1]},
+                 {minimum[0], minimum[1]},
+                 _mm512_cvtepi32_ps(code_sums)};
     }
   }
-  store_sums(sums);
-  float_part<kRows, kMinima>(pending, sums);
+  store_sums<0>(sums);
+  store_sums<1>(sums + 256);
+  float_part<kRows, kMinima>(pending, sums, 0, 2);
   for (int64_t r = 0; r < least(tiles * 16, c.rows - first * 16); ++r)
     for (int b = 0; b < 1 + (block[1] != block[0]); ++b)
       store_block(c, first * 16 + r, block[b], _mm512_load_ps(acc + r * 32 + b * 16));
 }
 
 template <Codes kCodes, int kRows, int kSteps, bool kMinima>
-void all_blocks(const Call& c) {
+__attribute__((noinline)) void all_blocks(const Call& c) {
   configure(kRows, c.depth);
   const int64_t tiles = (c.rows + 15) / 16;
   for (int64_t first = 0; first < tiles; first += kMaxTiles)

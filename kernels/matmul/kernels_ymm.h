@@ -191,120 +191,134 @@ constexpr int64_t kAhead = 2;   // groups that prefetching runs ahead
 struct Panel {
   const uint8_t* codes;  // [quads][64]
   __m256 scale[2];
-  int32_t start[kChunk];  // of each row's sums
+  __m256 minimum[2];
 };
 
-// kRows rows from `row` on; acc [kRows][16].
-template <Dot kDot, int kRows>
-void tile(const Call& c, const Group& g, const Panel& p, int64_t row, const int32_t* start, float* acc) {
+// `count` tiles of kRows rows from `row` on; acc [count * kRows][16]. Formats with a minimum have groups of 32: the sum
+// of codes is one number.
+template <Dot kDot, bool kMinima, int kRows>
+void tiles(const Call& c, const Group& g, const Panel& p, int64_t row, int64_t count, const int32_t* start,
+           float* acc) {
   const int64_t stride = int64_t{1} << c.x_shift;
-  const int8_t* x = g.x + row * stride;
-  const uint8_t* w = p.codes;
-  __m256i sum[kRows][2], narrow[kRows][2];
-  ONW_UNROLL for (int r = 0; r < kRows; ++r) {
-    sum[r][0] = sum[r][1] = _mm256_set1_epi32(start[r]);
-    narrow[r][0] = narrow[r][1] = _mm256_setzero_si256();
-  }
-  for (int32_t k = 0; k < c.depth; k += 32) {
-    ONW_UNROLL for (int q = 0; q < 8; ++q) {
-      const auto* line = reinterpret_cast<const __m256i*>(w + q * 64);
-      const __m256i w0 = _mm256_loadu_si256(line), w1 = _mm256_loadu_si256(line + 1);
-      ONW_UNROLL for (int r = 0; r < kRows; ++r) {
-        const __m256i v = quad_of(x + r * stride + q * 4);
-        add_quad<kDot>(sum[r][0], narrow[r][0], w0, v);
-        add_quad<kDot>(sum[r][1], narrow[r][1], w1, v);
+  const int32_t depth = c.depth;
+  for (int64_t t = 0; t < count; ++t, row += kRows, start += kRows) {
+    const int8_t* x = g.x + row * stride;
+    const uint8_t* w = p.codes;
+    __m256i sum[kRows][2], narrow[kRows][2];
+    ONW_UNROLL for (int r = 0; r < kRows; ++r) {
+      sum[r][0] = sum[r][1] = _mm256_set1_epi32(start[r]);
+      narrow[r][0] = narrow[r][1] = _mm256_setzero_si256();
+    }
+    for (int32_t k = 0; k < depth; k += 32) {
+      ONW_UNROLL for (int q = 0; q < 8; ++q) {
+        const auto* line = reinterpret_cast<const __m256i*>(w + q * 64);
+        const __m256i w0 = _mm256_loadu_si256(line), w1 = _mm256_loadu_si256(line + 1);
+        ONW_UNROLL for (int r = 0; r < kRows; ++r) {
+          const __m256i v = quad_of(x + r * stride + q * 4);
+          add_quad<kDot>(sum[r][0], narrow[r][0], w0, v);
+          add_quad<kDot>(sum[r][1], narrow[r][1], w1, v);
+        }
+      }
+      ONW_UNROLL for (int r = 0; r < kRows; ++r) ONW_UNROLL for (int h = 0; h < 2; ++h)
+          widen<kDot>(sum[r][h], narrow[r][h]);
+      w += 8 * 64;
+      x += 32;
+    }
+    ONW_UNROLL for (int r = 0; r < kRows; ++r, acc += 16) {
+      const __m256 x_scale = _mm256_set1_ps(g.x_scales[row + r]);
+      ONW_UNROLL for (int h = 0; h < 2; ++h) {
+        __m256 y = add_sums(sum[r][h], p.scale[h], x_scale, _mm256_load_ps(acc + h * 8));
+        if constexpr (kMinima) y = add_sums(_mm256_set1_epi32(g.x_sums[row + r]), p.minimum[h], x_scale, y);
+        _mm256_store_ps(acc + h * 8, y);
       }
     }
-    ONW_UNROLL for (int r = 0; r < kRows; ++r) ONW_UNROLL for (int h = 0; h < 2; ++h)
-        widen<kDot>(sum[r][h], narrow[r][h]);
-    w += 8 * 64;
-    x += 32;
-  }
-  ONW_UNROLL for (int r = 0; r < kRows; ++r) ONW_UNROLL for (int h = 0; h < 2; ++h) {
-    float* a = acc + r * 16 + h * 8;
-    const __m256 x_scale = _mm256_set1_ps(g.x_scales[row + r]);
-    _mm256_store_ps(a, add_sums(sum[r][h], p.scale[h], x_scale, _mm256_load_ps(a)));
   }
 }
 
-using Tile = void (*)(const Call&, const Group&, const Panel&, int64_t, const int32_t*, float*);
-template <Dot kDot>
-constexpr Tile kTiles[7] = {nullptr,       tile<kDot, 1>, tile<kDot, 2>, tile<kDot, 3>,
-                            tile<kDot, 4>, tile<kDot, 5>, tile<kDot, 6>};
+using Tiles = void (*)(const Call&, const Group&, const Panel&, int64_t, int64_t, const int32_t*, float*);
+template <Dot kDot, bool kMinima>
+constexpr Tiles kTiles[7] = {nullptr,
+                             tiles<kDot, kMinima, 1>,
+                             tiles<kDot, kMinima, 2>,
+                             tiles<kDot, kMinima, 3>,
+                             tiles<kDot, kMinima, 4>,
+                             tiles<kDot, kMinima, 5>,
+                             tiles<kDot, kMinima, 6>};
 
 // All rows of a chunk, in tiles of nearly equal size. Of sixteen registers vnni's sums leave room for six rows; pairs
 // has two sums an output, signs more steps in between.
 template <Dot kDot>
-ONW_ALWAYS_INLINE void tiles(const Call& c, const Group& g, const Panel& p, int64_t row0, int64_t rows, float* acc) {
+ONW_ALWAYS_INLINE void all_tiles(const Call& c, const Group& g, const Panel& p, int64_t row0, int64_t rows,
+                                 const int32_t* start, float* acc) {
   constexpr int64_t kRows = kDot == Dot::vnni ? 6 : kDot == Dot::pairs ? 3 : 4;
-  const int64_t count = (rows + kRows - 1) / kRows;
-  for (int64_t t = 0, r = 0; t < count; ++t) {
-    const int64_t next = rows * (t + 1) / count;
-    kTiles<kDot>[next - r](c, g, p, row0 + r, p.start + r, acc + r * 16);
-    r = next;
-  }
+  const Tiles* tiles_of = c.minima == nullptr ? kTiles<kDot, false> : kTiles<kDot, true>;
+  const auto n = static_cast<int32_t>(rows);
+  const int32_t count = (n + kRows - 1) / kRows, size = n / count, larger = n % count, done = (count - larger) * size;
+  tiles_of[size](c, g, p, row0, count - larger, start, acc);
+  if (larger > 0) tiles_of[size + 1](c, g, p, row0 + done, larger, start + done, acc + done * 16);
 }
 
+// What each row's sums of a group start from.
 ONW_ALWAYS_INLINE void start_sums(const Call& c, const Group& g, int64_t row0, int64_t rows, int32_t offset,
                                   int32_t* start) {
   for (int64_t r = 0; r < rows; ++r) start[r] = 0;
+  if (offset == 0) return;
   for (int32_t i = 0; i < c.depth >> 5; ++i)
     for (int64_t r = 0; r < rows; ++r) start[r] -= offset * g.x_sums[i * c.row_stride + row0 + r];
 }
 
-ONW_ALWAYS_INLINE void add_minima(const Call& c, const Group& g, int64_t block, int64_t row0, int64_t rows,
-                                  float* acc) {
-  const __m256 minimum[2] = {minima_of(c, g, block, 0), minima_of(c, g, block, 1)};
-  for (int64_t r = 0; r < rows; ++r) {
-    const __m256i x_sum = _mm256_set1_epi32(code_sum(c, g, row0 + r));
-    ONW_UNROLL for (int h = 0; h < 2; ++h) {
-      float* a = acc + r * 16 + h * 8;
-      const __m256 x_scale = _mm256_set1_ps(g.x_scales[row0 + r]);
-      _mm256_store_ps(a, add_sums(x_sum, minimum[h], x_scale, _mm256_load_ps(a)));
-    }
-  }
-}
-
-// One block for one chunk of rows: each group is expanded once into L1 and run over the rows.
+// Blocks `block[0]` and `block[1]` (the same one twice where it is the last) for one chunk of rows: each group is
+// expanded once into L1 and run over the rows, which stay there for the second block.
 template <Codes kCodes, Dot kDot>
-ONW_ALWAYS_INLINE void panel_block(const Call& c, int64_t block, int64_t row0, int64_t rows) {
+ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t row0, int64_t rows) {
   constexpr int kQuads = kCodes == Codes::bytes ? 1 : 2;
   constexpr bool kExpand = kCodes != Codes::bytes || kDot == Dot::signs;
   alignas(64) uint8_t expanded[128 * 16];
-  alignas(64) float acc[kChunk * 16] = {};
+  alignas(64) float acc[2][kChunk * 16];
+  int32_t start[kChunk];
   const __m256i table = decode_table<kCodes, kDot>(c);
   const int32_t offset = offset_of<kCodes, kDot>(c);
   const int64_t group_bytes = c.depth * 16 / kQuads;
-  const uint8_t* from = c.codes + block * c.inputs * 16 / kQuads;
-  for (int64_t g = 0; g < c.inputs / c.depth; ++g, from += group_bytes) {
+  for (auto& of_block : acc)
+    for (int64_t i = 0; i < rows * 2; ++i) _mm256_store_ps(of_block + i * 8, _mm256_setzero_ps());
+  for (int64_t g = 0; g < c.inputs / c.depth; ++g) {
     const Group group = group_at(c, g);
-    Panel panel;
-    panel.codes = kExpand ? expanded : from;
-    ONW_UNROLL for (int h = 0; h < 2; ++h) panel.scale[h] = scales_of(c, group, block, h);
-    start_sums(c, group, row0, rows, offset, panel.start);
-    for (int64_t l = 0; l < group_bytes; l += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(from) + kAhead * group_bytes + l, _MM_HINT_T0);
-      if constexpr (kExpand) {
-        ONW_UNROLL for (int h = 0; h < 2; ++h) {
-          __m256i quad[2];
-          decode<kCodes>(from + l + h * 32, table, quad);
-          ONW_UNROLL for (int q = 0; q < kQuads; ++q)
-              _mm256_store_si256(reinterpret_cast<__m256i*>(expanded + (l * kQuads + q * 64) + h * 32), quad[q]);
+    start_sums(c, group, row0, rows, offset, start);
+    for (int b = 0; b < 2; ++b) {
+      const uint8_t* from = c.codes + block[b] * c.inputs * 16 / kQuads + g * group_bytes;
+      Panel panel;
+      panel.codes = kExpand ? expanded : from;
+      ONW_UNROLL for (int h = 0; h < 2; ++h) {
+        panel.scale[h] = scales_of(c, group, block[b], h);
+        panel.minimum[h] = c.minima == nullptr ? _mm256_setzero_ps() : minima_of(c, group, block[b], h);
+      }
+      for (int64_t l = 0; l < group_bytes; l += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(from) + kAhead * group_bytes + l, _MM_HINT_T0);
+        if constexpr (kExpand) {
+          ONW_UNROLL for (int h = 0; h < 2; ++h) {
+            __m256i quad[2];
+            decode<kCodes>(from + l + h * 32, table, quad);
+            ONW_UNROLL for (int q = 0; q < kQuads; ++q)
+                _mm256_store_si256(reinterpret_cast<__m256i*>(expanded + (l * kQuads + q * 64) + h * 32), quad[q]);
+          }
         }
       }
+      all_tiles<kDot>(c, group, panel, row0, rows, start, acc[b]);
     }
-    tiles<kDot>(c, group, panel, row0, rows, acc);
-    if (c.minima != nullptr) add_minima(c, group, block, row0, rows, acc);
   }
   for (int64_t r = 0; r < rows; ++r)
-    ONW_UNROLL for (int h = 0; h < 2; ++h) store_half(c, row0 + r, block, h, _mm256_load_ps(acc + r * 16 + h * 8));
+    for (int b = 0; b < 1 + (block[1] != block[0]); ++b)
+      ONW_UNROLL for (int h = 0; h < 2; ++h)
+          store_half(c, row0 + r, block[b], h, _mm256_load_ps(acc[b] + r * 16 + h * 8));
 }
 
 template <Codes kCodes, Dot kDot>
 ONW_ALWAYS_INLINE void many_rows(const Call& c) {
   for (int64_t r0 = 0; r0 < c.rows; r0 += kChunk)
-    for (int64_t b = c.first_block; b < c.last_block; ++b)
-      panel_block<kCodes, kDot>(c, b, r0, least(c.rows - r0, kChunk));
+    for (int64_t b = c.first_block; b < c.last_block; b += 2) {
+      const int64_t pair[2] = {b, least(b + 1, c.last_block - 1)};
+      two_blocks<kCodes, kDot>(c, pair, r0, least(c.rows - r0, kChunk));
+    }
 }
 
 }  // namespace

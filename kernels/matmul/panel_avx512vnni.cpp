@@ -17,6 +17,7 @@ struct Panel {
   const uint8_t* codes[2];
   int32_t quads;
   __m512 scale[2];
+  __m512 minimum[2];
   alignas(64) int32_t start[kChunk];  // of each row's sums
 };
 
@@ -42,63 +43,80 @@ ONW_ALWAYS_INLINE void expand(const Call& c, const uint8_t* from, __m512i table,
   }
 }
 
-// kRows rows from `row` on, which lie 2^kShift bytes apart; acc [kRows][32].
-template <int kRows, int kShift>
-void tile(const Group& g, const Panel& p, int64_t row, const int32_t* start, float* acc) {
+// What to prefetch while a group is multiplied: lines of a later group of both blocks, some with every tile of rows. In
+// one go the requests would wait for each other.
+struct Ahead {
+  const char* line;
+  int64_t second;  // bytes from a line to that of the other block
+  int64_t left;
+  int64_t per_tile;
+};
+
+ONW_ALWAYS_INLINE void prefetch(Ahead& a) {
+  const int64_t lines = least(a.per_tile, a.left);
+  for (int64_t i = 0; i < lines; ++i, a.line += 64) {
+    _mm_prefetch(a.line, _MM_HINT_T0);
+    _mm_prefetch(a.line + a.second, _MM_HINT_T0);
+  }
+  a.left -= lines;
+}
+
+// `count` tiles of kRows rows from `row` on, which lie 2^kShift bytes apart; acc [count * kRows][32]. Formats with a
+// minimum have groups of 32: the sum of codes is one number.
+template <int kRows, int kShift, bool kMinima>
+void tiles(const Group& g, const Panel& p, int64_t row, int64_t count, const int32_t* start, float* acc, Ahead& ahead) {
   constexpr int64_t kStride = int64_t{1} << kShift;
-  __m512i sum[kRows][2];
-  const int8_t* x = g.x + row * kStride;
-  const uint8_t* w = p.codes[0];
   const int64_t second = p.codes[1] - p.codes[0];
-  ONW_UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm512_set1_epi32(start[r]);
-  for (int32_t q = 0; q < p.quads; q += 2) {
-    ONW_UNROLL for (int i = 0; i < 2; ++i) {
-      const __m512i w0 = _mm512_loadu_si512(w), w1 = _mm512_loadu_si512(w + second);
-      _mm_prefetch(reinterpret_cast<const char*>(x) + kRows * kStride + 60 * q + 64 * i, _MM_HINT_T0);  // the next rows
-      ONW_UNROLL for (int r = 0; r < kRows; ++r) {
-        const __m512i v = quad_of(x + r * kStride);
-        sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], w0, v);
-        sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], w1, v);
+  for (int64_t t = 0; t < count; ++t, row += kRows, start += kRows) {
+    prefetch(ahead);
+    __m512i sum[kRows][2];
+    const int8_t* x = g.x + row * kStride;
+    const uint8_t* w = p.codes[0];
+    ONW_UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm512_set1_epi32(start[r]);
+    for (int32_t q = 0; q < p.quads; q += 2) {
+      ONW_UNROLL for (int i = 0; i < 2; ++i) {
+        const __m512i w0 = _mm512_loadu_si512(w), w1 = _mm512_loadu_si512(w + second);
+        // The next rows.
+        _mm_prefetch(reinterpret_cast<const char*>(x) + kRows * kStride + 60 * q + 64 * i, _MM_HINT_T0);
+        ONW_UNROLL for (int r = 0; r < kRows; ++r) {
+          const __m512i v = quad_of(x + r * kStride);
+          sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], w0, v);
+          sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], w1, v);
+        }
+        w += 64;
+        x += 4;
       }
-      w += 64;
-      x += 4;
+    }
+    ONW_UNROLL for (int r = 0; r < kRows; ++r, acc += 32) {
+      const __m512 x_scale = _mm512_set1_ps(g.x_scales[row + r]);
+      ONW_UNROLL for (int b = 0; b < 2; ++b) {
+        __m512 y = add_sums(sum[r][b], p.scale[b], x_scale, _mm512_load_ps(acc + b * 16));
+        if constexpr (kMinima) y = add_sums(_mm512_set1_epi32(g.x_sums[row + r]), p.minimum[b], x_scale, y);
+        _mm512_store_ps(acc + b * 16, y);
+      }
     }
   }
-  ONW_UNROLL for (int r = 0; r < kRows; ++r) {
-    const __m512 x_scale = _mm512_set1_ps(g.x_scales[row + r]);
-    float* a = acc + r * 32;
-    _mm512_store_ps(a, add_sums(sum[r][0], p.scale[0], x_scale, _mm512_load_ps(a)));
-    _mm512_store_ps(a + 16, add_sums(sum[r][1], p.scale[1], x_scale, _mm512_load_ps(a + 16)));
-  }
 }
 
-using Tile = void (*)(const Group&, const Panel&, int64_t, const int32_t*, float*);
-template <int kShift>
-constexpr Tile kTilesOf[kTile + 1] = {nullptr,         tile<1, kShift>, tile<2, kShift>,  tile<3, kShift>,
-                                      tile<4, kShift>, tile<5, kShift>, tile<6, kShift>,  tile<7, kShift>,
-                                      tile<8, kShift>, tile<9, kShift>, tile<10, kShift>, tile<11, kShift>,
-                                      tile<12, kShift>};
-constexpr const Tile* kTiles[3] = {kTilesOf<5>, kTilesOf<6>, kTilesOf<7>};
-
-ONW_ALWAYS_INLINE void add_minima(const Call& c, const Group& g, const int64_t* block, int64_t row0, int64_t rows,
-                                  float* acc) {
-  const __m512 m0 = minima_of(c, g, block[0]), m1 = minima_of(c, g, block[1]);
-  for (int64_t r = 0; r < rows; ++r) {
-    const __m512 x_scale = _mm512_set1_ps(g.x_scales[row0 + r]);
-    const __m512i x_sum = _mm512_set1_epi32(code_sum(c, g, row0 + r));
-    _mm512_store_ps(acc + r * 32, add_sums(x_sum, m0, x_scale, _mm512_load_ps(acc + r * 32)));
-    _mm512_store_ps(acc + r * 32 + 16, add_sums(x_sum, m1, x_scale, _mm512_load_ps(acc + r * 32 + 16)));
-  }
-}
-
-// Share t of `tiles` of one group of two blocks, towards L1. Spread over the tiles: in one go the requests would wait
-// for each other.
-ONW_ALWAYS_INLINE void prefetch(const uint8_t* codes, int64_t block_bytes, int64_t bytes, int64_t t, int64_t tiles) {
-  for (int64_t i = bytes * t / tiles / 64 * 64; i < bytes * (t + 1) / tiles; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + i, _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + block_bytes + i, _MM_HINT_T0);
-  }
-}
+using Tiles = void (*)(const Group&, const Panel&, int64_t, int64_t, const int32_t*, float*, Ahead&);
+template <int kShift, bool kMinima>
+constexpr Tiles kTilesOf[kTile + 1] = {nullptr,
+                                       tiles<1, kShift, kMinima>,
+                                       tiles<2, kShift, kMinima>,
+                                       tiles<3, kShift, kMinima>,
+                                       tiles<4, kShift, kMinima>,
+                                       tiles<5, kShift, kMinima>,
+                                       tiles<6, kShift, kMinima>,
+                                       tiles<7, kShift, kMinima>,
+                                       tiles<8, kShift, kMinima>,
+                                       tiles<9, kShift, kMinima>,
+                                       tiles<10, kShift, kMinima>,
+                                       tiles<11, kShift, kMinima>,
+                                       tiles<12, kShift, kMinima>};
+// By the activation's group, without and with minima.
+constexpr const Tiles* kTiles[3][2] = {{kTilesOf<5, false>, kTilesOf<5, true>},
+                                       {kTilesOf<6, false>, kTilesOf<6, true>},
+                                       {kTilesOf<7, false>, kTilesOf<7, true>}};
 
 // Blocks `block[0]` and `block[1]` (the same one twice where it is the last) for one chunk of rows.
 template <Codes kCodes>
@@ -109,8 +127,10 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t r
   const int64_t group_bytes = c.depth * (kCodes == Codes::bytes ? 16 : 8);
   const __m512i table = level_table(c, kCodes == Codes::levels ? 128 : 0);
   const int32_t offset = kCodes == Codes::levels ? 128 : c.offset;
-  const Tile* tiles_of = kTiles[c.x_shift - 5];
-  const int64_t tiles = (rows + kTile - 1) / kTile;
+  const Tiles* tiles_of = kTiles[c.x_shift - 5][c.minima != nullptr];
+  const int64_t count = (rows + kTile - 1) / kTile;  // tiles of nearly equal size: `larger` of them one row larger
+  const int64_t size = rows / count, larger = rows % count, others = count - larger;
+  const int64_t ahead_lines = (group_bytes / 64 + count - 1) / count;
   for (int64_t i = 0; i < rows * 2; ++i) _mm512_store_ps(acc + i * 16, _mm512_setzero_ps());
 
   for (int64_t g = 0; g < c.inputs / c.depth; ++g) {
@@ -126,14 +146,15 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t r
         panel.codes[b] = expanded[b];
       }
       panel.scale[b] = scales_of(c, group, block[b]);
+      panel.minimum[b] = c.minima == nullptr ? _mm512_setzero_ps() : minima_of(c, group, block[b]);
     }
-    for (int64_t t = 0, r = 0; t < tiles; ++t) {  // tiles of nearly equal size
-      const int64_t next = rows * (t + 1) / tiles;
-      prefetch(c.codes + block[0] * block_bytes + (g + kAhead) * group_bytes, block_bytes, group_bytes, t, tiles);
-      tiles_of[next - r](group, panel, row0 + r, panel.start + r, acc + r * 32);
-      r = next;
+    Ahead ahead{reinterpret_cast<const char*>(c.codes) + block[0] * block_bytes + (g + kAhead) * group_bytes,
+                (block[1] - block[0]) * block_bytes, group_bytes / 64, ahead_lines};
+    tiles_of[size](group, panel, row0, others, panel.start, acc, ahead);
+    if (larger > 0) {
+      const int64_t done = others * size;
+      tiles_of[size + 1](group, panel, row0 + done, larger, panel.start + done, acc + done * 32, ahead);
     }
-    if (c.minima != nullptr) add_minima(c, group, block, row0, rows, acc);
   }
   for (int64_t r = 0; r < rows; ++r)
     for (int b = 0; b < 1 + (block[1] != block[0]); ++b)

@@ -24,8 +24,10 @@ int64_t dot_avx2(int64_t iterations) {
   const __m256i b = _mm256_set1_epi8(3);
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma clang loop unroll(full)
-    for (int j = 0; j < 12; ++j) sum[j] = _mm256_add_epi16(sum[j], _mm256_maddubs_epi16(a, b));
-    __asm__ volatile("" : "+x"(a));
+    for (int j = 0; j < 12; ++j) {
+      __asm__ volatile("" : "+x"(a));  // or one product would serve all twelve
+      sum[j] = _mm256_add_epi16(sum[j], _mm256_maddubs_epi16(a, b));
+    }
   }
   for (auto& s : sum) __asm__ volatile("" : "+x"(s));
   return iterations * 12 * 64;
