@@ -3,13 +3,14 @@
 import contextlib
 import io
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from checks import binary, cases, files, includes, sources, text  # noqa: E402
+from checks import binary, cases, files, includes, loops, sources, text  # noqa: E402
 from checks.report import Report  # noqa: E402
 
 
@@ -92,6 +93,62 @@ class Instructions(unittest.TestCase):
     def test_the_baseline_is_not(self):
         for name in ("movaps", "addps", "verr", "vmcall", "cpuid", "xgetbv", "pause", "sysenter"):
             self.assertFalse(binary.BEYOND.match(name), name)
+
+    def test_a_wide_instruction_outside_kernels_is_found_in_a_program(self):
+        compiler = shutil.which("cc") or shutil.which("clang-19") or shutil.which("clang")
+        if compiler is None or not shutil.which("objdump"):
+            self.skipTest("no compiler or no objdump")
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "a.o"
+            code = 'void kernel(void) { __asm__("vpaddd %zmm0, %zmm1, %zmm2"); }\nvoid plain(void) { __asm__("tilerelease"); }\n'
+            subprocess.run([compiler, "-x", "c", "-c", "-", "-o", str(program)], input=code, text=True, check=True)
+            self.assertEqual(list(binary.beyond_baseline(program, {"kernel"})[0]), ["plain"])
+
+
+class Loops(unittest.TestCase):
+    """Disassembly as objdump prints it, a loop in a loop."""
+    OUTER = """0000000000000000 <void a::(anonymous namespace)::tile<(a::Dot)1, 7>(a::Group const&, float*)>:
+       0:\tvmovaps 0x40(%rsp),%zmm1
+       4:\tvpdpbusd %zmm0,%zmm1,%zmm2
+       8:\tvpbroadcastd (%rax,%rcx,1),%zmm3
+       c:\t{vex} vpdpbusd (%rdi),%ymm4,%ymm5
+      10:\tvpdpbusd %zmm0,%zmm1,%zmm2
+      14:\tSPILL
+      18:\tjb     8 <void a::tile+0x8>
+      1c:\tjne    0 <void a::tile>
+      20:\tret
+"""
+
+    def counted(self, spill="nop"):
+        return {name: loops.counts(loops.inner_loop(i)) for name, i in loops.functions(self.OUTER.replace("SPILL", spill).splitlines()).items()}
+
+    def test_the_loop_with_most_dot_products_of_its_own_is_counted(self):
+        self.assertEqual(self.counted(), {"tile<1, 7>": (2, 5, 2, 0)})
+
+    def test_a_spill_is_a_move_of_a_vector_to_or_from_the_stack(self):
+        for move in ("vmovups %zmm1,0x40(%rsp)", "vmovdqa64 -0x80(%rsp),%zmm1", "movaps %xmm1,(%rsp)"):
+            self.assertEqual(self.counted(move)["tile<1, 7>"][3], 1, move)
+        for move in ("mov    %rax,0x8(%rsp)", "vmovups %zmm1,0x40(%rax)", "vmovups %zmm1,0x40(%rsp,%rax,1)"):
+            self.assertEqual(self.counted(move)["tile<1, 7>"][3], 0, move)
+
+    def worse(self, known, measured):
+        key = ("clang 19", "panel_avx512vnni", "tile<12, 7>")
+        return len(list(loops.findings({key: known}, {key: measured})))
+
+    def test_a_count_that_rises_is_a_finding(self):
+        self.assertEqual(self.worse((24, 40, 14, 0), (24, 40, 14, 0)), 0)
+        self.assertEqual(self.worse((24, 40, 14, 0), (24, 39, 13, 0)), 0)
+        self.assertEqual(self.worse((24, 40, 14, 0), (24, 41, 14, 0)), 1)
+        self.assertEqual(self.worse((24, 40, 14, 0), (24, 44, 16, 2)), 3)
+
+    def test_counts_are_per_dot_product(self):
+        self.assertEqual(self.worse((24, 40, 14, 0), (48, 78, 28, 0)), 0)
+        self.assertEqual(self.worse((24, 40, 14, 0), (12, 40, 14, 0)), 2)
+
+    def test_a_function_without_counts_is_a_finding_and_the_table_reads_back(self):
+        table = {("clang 19", "a", "f"): (1, 2, 3, 4)}
+        self.assertEqual(loops.read_table(loops.table_text(table)), table)
+        self.assertEqual(len(list(loops.findings({}, table))), 1)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def beyond_baseline(program, kernel_names):
         instruction = INSTRUCTION.match(line)
         if instruction and not skip and function not in found and BEYOND.match(instruction.group(1)):
             found[function] = line.split("\t", 1)[1].strip()
+    objdump.stdout.close()
     if objdump.wait() != 0:
         raise RuntimeError(f"objdump -d {program} failed")
     return found, looked
