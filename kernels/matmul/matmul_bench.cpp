@@ -1,10 +1,14 @@
-// Speed of every matmul kernel beside the roofs of one thread: bytes of weights read per second, INT8 operations per
-// second. Rates count CPU time, so that a shared machine disturbs them less.
+// Speed of every matmul kernel beside the roofs of one thread, which are measured in the same run: bytes of weights
+// read per second and their share of the read roof, INT8 operations per second and their share of what the level's dot
+// product can do (amx: of vpdpbusd, because that is what it has to beat). Rates count CPU time, so that a shared
+// machine disturbs them less.
 //   kernels_bench --benchmark_filter=q4g128        kernels_bench --benchmark_filter=roof
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <cstring>
+#include <ctime>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -52,6 +56,37 @@ std::vector<WeightView> weights(WeightFormat format, Shape shape, int64_t limit)
   return all;
 }
 
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// The best of some tries: work per second of CPU time.
+template <typename Work>
+double best_rate(const Work& work) {
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double start = cpu_seconds();
+    const auto done = static_cast<double>(work());
+    best = std::max(best, done / (cpu_seconds() - start));
+  }
+  return best;
+}
+
+double read_roof(Isa isa) {
+  static std::map<Isa, double> known;
+  if (!known.contains(isa))
+    known[isa] = best_rate([isa] {
+      benchmark::DoNotOptimize(roof_read(pool(), isa));
+      return pool().size();
+    });
+  return known[isa];
+}
+
+double dot_roof(Isa isa) {
+  static std::map<Isa, double> known;
+  const Isa beside = isa == Isa::amx ? Isa::avx512vnni : isa;
+  if (!known.contains(beside)) known[beside] = best_rate([beside] { return roof_dot(1000000, beside); });
+  return known[beside];
+}
+
 void run_kernel(benchmark::State& state, const matmul_kernels::KernelRow& kernel, WeightFormat format, Shape shape,
                 int64_t rows) {
   const bool plain = info(format).plain();
@@ -69,11 +104,30 @@ void run_kernel(benchmark::State& state, const matmul_kernels::KernelRow& kernel
                         : matmul_kernels::prepare(quantized, w, blocks, out));
   }
   const auto times = static_cast<double>(state.iterations());
-  const WeightBytes bytes = weight_bytes(format, Layout::tiles, shape.outputs, shape.inputs);
-  state.counters["GB/s"] =
-      benchmark::Counter(times * static_cast<double>(bytes.total()) / 1e9, benchmark::Counter::kIsRate);
-  state.counters["TOPS"] = benchmark::Counter(times * 2e-12 * static_cast<double>(rows * shape.outputs * shape.inputs),
-                                              benchmark::Counter::kIsRate);
+  const auto bytes = static_cast<double>(weight_bytes(format, Layout::tiles, shape.outputs, shape.inputs).total());
+  const auto ops = 2.0 * static_cast<double>(rows * shape.outputs * shape.inputs);
+  const auto rate = [](double amount) { return benchmark::Counter(amount, benchmark::Counter::kIsRate); };
+  state.counters["GB/s"] = rate(times * bytes * 1e-9);
+  state.counters["TOPS"] = rate(times * ops * 1e-12);
+  state.counters["read%"] = rate(100 * times * bytes / read_roof(kernel.isa));
+  if (!plain) state.counters["dot%"] = rate(100 * times * ops / dot_roof(kernel.isa));
+}
+
+// The same weights in the layout `rows`.
+void run_rows(benchmark::State& state, Isa isa, WeightFormat format, int64_t rows) {
+  constexpr Shape kShape{4096, 4096};
+  auto all = weights(format, kShape, rows <= 16 ? kPoolBytes : 1 << 24);
+  for (WeightView& w : all) w.layout = Layout::rows;
+  const HugeMemory y(rows * kShape.outputs * 4 + 64), x((rows + 16) * kShape.inputs * 2);
+  const QuantizedRows quantized = place_quantized_rows(x.bytes().data(), rows, kShape.inputs, 128);
+  size_t i = 0;
+  for (auto _ : state)
+    matmul(quantized, all[i++ % all.size()], {0, kShape.outputs / 16},
+           {reinterpret_cast<float*>(y.bytes().data()), kShape.outputs}, isa);
+  const auto done = static_cast<double>(state.iterations()) *
+                    static_cast<double>(weight_bytes(format, Layout::rows, kShape.outputs, kShape.inputs).total());
+  state.counters["GB/s"] = benchmark::Counter(done * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["read%"] = benchmark::Counter(100 * done / read_roof(isa), benchmark::Counter::kIsRate);
 }
 
 void run_roof_read(benchmark::State& state, Isa isa) {
@@ -104,7 +158,7 @@ bool register_all() {
   for (const Isa isa : available_isas(cpu_features())) {
     benchmark::RegisterBenchmark(fmt::format("roof_read/{}", name(isa)).c_str(), run_roof_read, isa);
     benchmark::RegisterBenchmark(fmt::format("roof_dot/{}", name(isa)).c_str(), run_roof_dot, isa);
-    for (const WeightFormat format : {q4g128, q4g64, q4g32, q4g32m, q5g32m, q8g128, q8g32, nf4c, iq4g32, f16, f32})
+    for (const WeightFormat format : {q4g128, q4g64, q4g32, q4g32m, q5g32m, q8c, q8g128, q8g32, nf4c, iq4g32, f16, f32})
       for (const int64_t rows : {1, 2, 4, 8, 16, 64, 512}) {
         const auto& kernel = matmul_kernels::select_kernel(isa, codes_of(format), rows);
         if (kernel.isa != isa || (isa == Isa::generic && rows > 8)) continue;
@@ -113,6 +167,11 @@ bool register_all() {
             format, Shape{4096, 4096}, rows)
             ->Unit(benchmark::kMillisecond);
       }
+    for (const WeightFormat format : {q4g128, q8g128})
+      for (const int64_t rows : {1, 16})
+        benchmark::RegisterBenchmark(fmt::format("layout_rows/{}/{}/rows:{}", name(isa), name(format), rows).c_str(),
+                                     run_rows, isa, format, rows)
+            ->Unit(benchmark::kMillisecond);
   }
   return true;
 }
