@@ -37,7 +37,7 @@ WeightFormat for_role(WeightFormat asked, WeightRole role, bool tied) {
   return f.bits < 8 ? q8c : asked;
 }
 
-// What the device takes instead of a format that it refuses.
+// What the device takes instead of a format that it refuses, before the width decides about groups.
 WeightFormat for_device(WeightFormat format, std::string_view made_for) {
   if (made_for == "cpu" || support(format, "npu") != Support::refused) return format;
   return info(format).bits > 5 ? q8g128 : q4g128;
@@ -53,18 +53,24 @@ FormatChoice choose_format(const WeightDecl& weight, BlockType source_type, bool
   const bool host_only = weight.role == WeightRole::embedding && !request.tied;
   choice.layout = request.made_for == "cpu" && !host_only ? Layout::tiles : Layout::rows;
 
-  WeightFormat wanted = q4g128;
-  if (!request.format && source_quantised) {
-    const WeightFormat own = taken_or_nearest(source_type);
-    wanted = for_device(own, request.made_for);
-    if (wanted != own) choice.why = fmt::format("{} does not run on the NPU", name(own));
-  } else {
-    wanted = for_role(request.format.value_or(q4g128), weight.role, request.tied);
-  }
+  const auto refused = [&](WeightFormat format) {
+    choice.why = fmt::format("{} does not run on the NPU", name(format));
+  };
+  const WeightFormat own = !request.format && source_quantised
+                               ? taken_or_nearest(source_type)
+                               : for_role(request.format.value_or(q4g128), weight.role, request.tied);
+  const WeightFormat wanted = for_device(own, request.made_for);
+  if (wanted != own) refused(own);
   choice.format = fit(wanted, inputs);
+  if (for_device(choice.format, request.made_for) != choice.format) {  // the width leaves only groups of 32
+    refused(choice.format);
+    choice.format = q8c;
+  }
   if (info(choice.format).plain() && !info(wanted).plain())
     choice.why = fmt::format("neither 128, 64 nor 32 divides {} inputs", inputs);
   choice.take_over = taken_over_format(source_type) == choice.format;
+  if (weight.role == WeightRole::head || (weight.role == WeightRole::embedding && request.tied))
+    choice.least_scale = kLeastHeadScale;
   return choice;
 }
 

@@ -18,10 +18,14 @@ struct FormatRequest {
   bool tied = false;                   // the embedding is the head
 };
 
+// An NPU takes FP16 subnormals for 0: a row of the head whose scale is one would give the logit 0, above most others.
+inline constexpr float kLeastHeadScale = 0x1p-14f;
+
 struct FormatChoice {
   WeightFormat format = WeightFormat::f32;
   Layout layout = Layout::rows;
   bool take_over = false;  // the codes of the source as they are
+  float least_scale = 0;   // scales below it are raised to it (quant/quantise.h)
   std::string why;         // where the choice is not what was asked for; else empty
 };
 

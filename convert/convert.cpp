@@ -10,6 +10,7 @@
 #include "convert/write_weight.h"
 #include "graph/json.h"
 #include "models/registry.h"
+#include "models/residual.h"
 #include "store/folder_writer.h"
 #include "store/model_folder.h"
 #include "store/runs_on.h"
@@ -65,7 +66,8 @@ std::vector<WeightUnit> stored_units(const std::vector<Unit>& units) {
 json to_json(const TensorReport& r) {
   return {{"name", r.name},           {"type", r.source_type},    {"shape", r.shape},
           {"format", name(r.format)}, {"layout", name(r.layout)}, {"rms", r.relative_rms},
-          {"nf4", r.nf4_rounding},    {"exact", r.codes_exact},   {"why", r.why}};
+          {"nf4", r.nf4_rounding},    {"exact", r.codes_exact},   {"why", r.why},
+          {"altered", r.altered}};
 }
 
 TensorReport report_from(const json& j) {
@@ -78,13 +80,15 @@ TensorReport report_from(const json& j) {
   r.nf4_rounding = find_number(j, "nf4").value_or(0);
   r.codes_exact = find_bool(j, "exact").value_or(false);
   r.why = find_string(j, "why").value_or("");
+  r.altered = find_string(j, "altered").value_or("");
   return r;
 }
 
 // Writes the units that are still missing, and reports every weight of all of them.
 class Run {
  public:
-  Run(WeightFileWriter& out, const ConvertObserver& observer) : out_(out), observer_(observer) {
+  Run(WeightFileWriter& out, WeightRules& rules, const ConvertObserver& observer)
+      : out_(out), rules_(rules), observer_(observer) {
     progress_.bytes_total = out.plan().file_bytes;
     for (const std::string& note : out.kept_notes()) keep(note);
   }
@@ -95,7 +99,9 @@ class Run {
     for (size_t u = out_.next_unit(); u < units.size(); ++u) {
       json note = json::array();
       for (size_t i = 0; i < units[u].size(); ++i) {
-        auto report = write_weight(units[u][i], i, out_, [&](int64_t bytes) {
+        const auto alteration = rules_.of(*units[u][i].weight);
+        RETURN_IF_ERROR(alteration);
+        auto report = write_weight(units[u][i], *alteration, i, out_, [&](int64_t bytes) {
           progress_.bytes_done += bytes;
           return tell(nullptr);
         });
@@ -130,6 +136,7 @@ class Run {
   static Failure cancelled() { return error(Code::cancelled, "stopped; the same command goes on from here"); }
 
   WeightFileWriter& out_;
+  WeightRules& rules_;
   const ConvertObserver& observer_;
   ConvertProgress progress_;
   std::vector<TensorReport> reports_;
@@ -187,6 +194,15 @@ std::vector<std::string> unused_tensors(const ModelSource& source, const std::ve
   return unused;
 }
 
+// The source's files, config.json with what the rules want to be known.
+Result<void> write_files(const ModelSource& source, const ConvertOptions& options, FolderWriter& writer) {
+  RETURN_IF_ERROR(source.write_files(writer));
+  if (options.residual_shift == 0) return {};
+  json config = source.config();
+  config[kResidualShiftKey] = options.residual_shift;
+  return writer.write("config.json", dump_json(config));
+}
+
 }  // namespace
 
 Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const ConvertOptions& options,
@@ -198,16 +214,18 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
     return Failure(Error{program.error().code, fmt::format("{}: {}", from.string(), program.error().message)});
   const auto units = plan_units(*program, **source, options);
   RETURN_IF_ERROR(units);
+  auto rules = WeightRules::make(*program, **source, options.residual_shift);
+  RETURN_IF_ERROR(rules);
 
   const std::string fingerprint =
-      fmt::format("{}{} {}\n{}", kVersion, options.made_for, options.format ? name(*options.format) : "default",
-                  (*source)->fingerprint());
+      fmt::format("{}{} {} {}\n{}", kVersion, options.made_for, options.format ? name(*options.format) : "default",
+                  options.residual_shift, (*source)->fingerprint());
   auto writer = FolderWriter::begin(out, stored_units(*units), fingerprint, options.replace);
   RETURN_IF_ERROR(writer);
-  RETURN_IF_ERROR((*source)->write_files(*writer));
+  RETURN_IF_ERROR(write_files(**source, options, *writer));
   ConvertSummary summary{.folder = out, .bytes = writer->weights().plan().file_bytes};
   {
-    Run run(writer->weights(), observer);
+    Run run(writer->weights(), *rules, observer);
     RETURN_IF_ERROR(run.write(*units));
     summary.tensors = run.take_reports();
   }
@@ -222,6 +240,7 @@ std::string to_line(const TensorReport& r) {
   if (r.codes_exact) line += r.relative_rms == 0 ? "  exact" : "  codes exact";
   if (r.relative_rms > 0) line += fmt::format("  error {:.3g}", r.relative_rms);
   if (r.nf4_rounding > 0) line += fmt::format("  (rounded levels {:.3g})", r.nf4_rounding);
+  if (!r.altered.empty()) line += fmt::format("  [{}]", r.altered);
   if (!r.why.empty()) line += fmt::format("  ({})", r.why);
   return line;
 }

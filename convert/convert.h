@@ -18,6 +18,7 @@ namespace onw {
 struct ConvertOptions {
   std::string made_for = "cpu";        // cpu or npu: layout and legal formats
   std::optional<WeightFormat> format;  // empty: taken over from a GGUF file, q4g128 for a Hugging Face folder
+  int residual_shift = 0;              // the residual stream is divided by 2^this (models/residual.h)
   bool replace = false;                // of a folder that exists
   Provenance provenance;               // what is filled in here wins over what the files tell
 };
@@ -33,6 +34,7 @@ struct TensorReport {
   double nf4_rounding = 0;   // nf4c: what the CPU's rounded levels add to true NF4
   bool codes_exact = false;  // taken over
   std::string why;           // where it is not the format that was asked for
+  std::string altered;       // what a rule did to the published values (convert/weight_rules.h); empty: nothing
 };
 
 struct ConvertProgress {
@@ -52,7 +54,8 @@ struct ConvertSummary {
 };
 
 // Errors: those of the readers, usage where `out` exists, no_space, io, cancelled, numerics (a published weight that is
-// not finite). Whatever goes wrong, `out` does not exist then.
+// not finite), unsupported (a residual shift that the family cannot take). Whatever goes wrong, `out` does not exist
+// then.
 Result<ConvertSummary> convert(const std::filesystem::path& source, const std::filesystem::path& out,
                                const ConvertOptions& options, const ConvertObserver& observer = {});
 

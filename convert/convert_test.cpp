@@ -157,6 +157,17 @@ TEST(Convert, for_an_npu_rows_and_only_formats_that_it_takes) {
   EXPECT_THAT(to_line(summary->tensors[2]), HasSubstr("(q8g32 does not run on the NPU)"));
 }
 
+TEST(Convert, for_an_npu_a_width_that_leaves_groups_of_32_gets_one_scale_per_output) {
+  const FormatRequest npu{"npu", std::nullopt, false};
+  const FormatChoice narrow = choose_format({.name = "w", .shape = {8, 96}}, BlockType::bf16, false, npu);
+  EXPECT_EQ(narrow.format, WeightFormat::q8c);
+  EXPECT_THAT(narrow.why, HasSubstr("q4g32 does not run on the NPU"));
+  const FormatChoice asked =
+      choose_format({.name = "w", .shape = {8, 256}}, BlockType::bf16, false, {"npu", WeightFormat::q4g32m, false});
+  EXPECT_EQ(asked.format, WeightFormat::q4g128);
+  EXPECT_THAT(asked.why, HasSubstr("q4g32m does not run on the NPU"));
+}
+
 TEST(Convert, a_tensor_that_is_missing_is_named_as_it_was_looked_for) {
   TempFolder folder;
   write_tiny_folder(folder, "hf");

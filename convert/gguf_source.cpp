@@ -50,6 +50,8 @@ json metadata_of(const GgufParts& parts) {
   if (const auto embedding = parts.find("token_embd.weight"); embedding.file != nullptr)
     m["onw.vocab_size"] = embedding.tensor->shape.front();
   m["onw.has_head"] = parts.find("output.weight").file != nullptr;
+  m["onw.has_attention_bias"] = parts.find("blk.0.attn_q.bias").file != nullptr;
+  m["onw.has_mlp_bias"] = parts.find("blk.0.ffn_up.bias").file != nullptr;
   if (const auto freqs = parts.find("rope_freqs.weight");
       freqs.file != nullptr && freqs.tensor->type == BlockType::f32) {
     const auto bytes = freqs.file->bytes(*freqs.tensor);

@@ -125,14 +125,17 @@ std::optional<WeightFormat> taken_over_format(BlockType type) {
   return row == nullptr ? std::nullopt : std::optional(row->format);
 }
 
-RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from)
+RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from,
+                     std::span<const int8_t> exponents)
     : tensor_(tensor),
+      exponents_(exponents),
       fold_(from.fold),
       begin_(from.begin),
       head_dim_(weight.head_dim),
       outputs_(weight.shape[0]),
       inputs_(weight.shape.size() > 1 ? weight.shape[1] : 1) {
   CHECK(fold_ != Fold::rope_unpair || (head_dim_ > 0 && head_dim_ % 2 == 0 && outputs_ % head_dim_ == 0));
+  CHECK(exponents_.empty() || static_cast<int64_t>(exponents_.size()) == outputs_);
 }
 
 // Pairs (2i, 2i+1) of a head become (i, i + d/2).
@@ -160,11 +163,31 @@ Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
   const auto values = std::span(out, count * inputs_);
   if (fold_ == Fold::add_one)
     for (float& v : values) v += 1;
+  if (!exponents_.empty())
+    for (int64_t i = 0; i < count; ++i) {
+      const float factor = std::ldexp(1.0f, exponents_[first + i]);
+      for (float& v : values.subspan(i * inputs_, inputs_)) v *= factor;
+    }
+  return check_finite(values, first);
+}
+
+Result<void> RowReader::check_finite(std::span<const float> values, int64_t first) const {
   const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
   if (bad == values.end()) return {};
   return error(Code::numerics,
                "{}: '{}' holds {} in row {}, expected finite numbers. The file is damaged: download it again",
                tensor_.file.string(), tensor_.name, *bad, source_row(first + (bad - values.begin()) / inputs_));
+}
+
+// F16 numbers of one row times its power of two.
+Result<void> RowReader::scale_halves(std::span<uint16_t> halves, int64_t row) const {
+  for (uint16_t& half : halves) {
+    half = float_to_half(std::ldexp(half_to_float(half), exponents_[row]));
+    if (!std::isfinite(half_to_float(half)))
+      return error(Code::numerics, "{}: '{}' has a scale near F16's limit in row {}. Take --format f32",
+                   tensor_.file.string(), tensor_.name, source_row(row));
+  }
+  return {};
 }
 
 Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
@@ -182,6 +205,11 @@ Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t co
           reinterpret_cast<const uint8_t*>(bytes.data()) + k / block.values * block.bytes,
           {codes.data() + i * inputs_ + k, scales.data() + group, minima.empty() ? nullptr : minima.data() + group});
     }
+  }
+  if (!exponents_.empty()) {
+    for (int64_t i = 0; i < count; ++i)
+      for (std::vector<uint16_t>* halves : {&scales, &minima})
+        if (!halves->empty()) RETURN_IF_ERROR(scale_halves(std::span(*halves).subspan(i * groups, groups), first + i));
   }
   return adopt(format, codes, scales, minima, count, inputs_, out);
 }

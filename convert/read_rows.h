@@ -1,8 +1,9 @@
-// Rows of a published tensor as ours: the part that is meant, RoPE rows in halves, folds applied.
+// Rows of a published tensor as ours: the part that is meant, RoPE rows in halves, folds and powers of two applied.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -14,8 +15,10 @@ namespace onw {
 
 class RowReader {
  public:
-  // `tensor` and `weight` outlive the reader; `tensor` is what tensor_of gave for it.
-  RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from);
+  // `tensor`, `weight` and `exponents` outlive the reader; `tensor` is what tensor_of gave for it. Our row r is
+  // multiplied by 2^exponents[r]; none: by 1.
+  RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from,
+            std::span<const int8_t> exponents = {});
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
@@ -25,15 +28,18 @@ class RowReader {
   Result<void> read(int64_t first, int64_t count, float* out) const;
 
   // The same rows with the codes that the file has, where its blocks mean the same in `format`; parts are in `rows`
-  // layout. Only where can_take_over().
+  // layout. Only for taken_over_format(). Errors: numerics where a scale times its power of two leaves F16.
   Result<void> take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const;
 
  private:
   // The published row that is our row `row`.
   int64_t source_row(int64_t row) const;
   std::span<const std::byte> row_bytes(int64_t row) const;
+  Result<void> scale_halves(std::span<uint16_t> halves, int64_t row) const;
+  Result<void> check_finite(std::span<const float> values, int64_t first) const;
 
   const SourceTensor& tensor_;
+  std::span<const int8_t> exponents_;
   Fold fold_;
   int64_t begin_ = 0, head_dim_ = 0, outputs_ = 0, inputs_ = 0;
 };

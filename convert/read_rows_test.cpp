@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <random>
 
 #include "base/half.h"
 #include "quant/error.h"
+#include "quant/unpack.h"
 
 namespace onw {
 namespace {
@@ -76,6 +79,46 @@ TEST(RowReader, reads_a_quantised_vector_along_its_blocks) {
   dequantise_blocks(BlockType::q8_0, blocks, all.data());
   ASSERT_TRUE(RowReader(tensor, {.name = "w", .shape = {64}}, {}).read(33, 3, out.data()));
   EXPECT_EQ(out, (std::vector<float>{all[33], all[34], all[35]}));
+}
+
+TEST(RowReader, multiplies_rows_by_powers_of_two_in_values_and_in_codes_that_are_taken_over) {
+  constexpr int64_t kRows = 4, kColumns = 64;
+  const std::vector<int8_t> exponents = {0, 3, -4, 1};
+  for (const auto& [type, halves] : {std::pair{BlockType::q8_0, std::vector<int>{0}}, {BlockType::q4_1, {0, 2}}}) {
+    const auto blocks = random_blocks(type, kRows * kColumns / 32, halves);
+    const SourceTensor tensor{"w", "", "f", type, {kRows, kColumns}, blocks};
+    const WeightDecl decl{.name = "w", .shape = {kRows, kColumns}};
+    std::vector<float> plain(kRows * kColumns), scaled(kRows * kColumns), taken(kColumns);
+    ASSERT_TRUE(RowReader(tensor, decl, {}).read(0, kRows, plain.data()));
+    const RowReader reader(tensor, decl, {}, exponents);
+    ASSERT_TRUE(reader.read(1, 3, scaled.data() + kColumns));
+    const WeightFormat format = *taken_over_format(type);
+    const WeightBytes bytes = weight_bytes(format, Layout::rows, kRows, kColumns);
+    std::vector<std::byte> codes(bytes.codes), scales(bytes.scales), minima(bytes.minima);
+    ASSERT_TRUE(reader.take_over(format, 0, kRows, {codes, scales, minima}));
+    const WeightView view{format, Layout::rows, kRows, kColumns, codes, scales, minima};
+    for (int64_t r = 1; r < kRows; ++r) {
+      dequantise_row(view, r, taken);
+      for (int64_t i = 0; i < kColumns; ++i) {
+        const float expected = std::ldexp(plain[r * kColumns + i], exponents[r]);
+        EXPECT_EQ(scaled[r * kColumns + i], expected);
+        EXPECT_EQ(taken[i], expected);
+      }
+    }
+  }
+}
+
+TEST(RowReader, refuses_a_scale_that_a_power_of_two_takes_beyond_F16) {
+  auto blocks = random_blocks(BlockType::q8_0, 1, {0});
+  const uint16_t near_the_end = float_to_half(60000);
+  std::memcpy(blocks.data(), &near_the_end, 2);
+  const SourceTensor tensor{"w", "Q8_0", "f", BlockType::q8_0, {1, 32}, blocks};
+  const WeightDecl decl{.name = "w", .shape = {1, 32}};
+  const std::vector<int8_t> exponents = {1};
+  std::vector<std::byte> codes(32), scales(2);
+  const auto done = RowReader(tensor, decl, {}, exponents).take_over(WeightFormat::q8g32, 0, 1, {codes, scales, {}});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::numerics);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct Buffer {
 struct Slab {
   Buffer stored{WeightBytes{}};
   WeightError error, nf4;
+  int64_t raised_scales = 0;
 };
 
 // Rows [first, first + count) in the chosen format and layout, with their error.
@@ -35,12 +36,15 @@ Result<Slab> make_slab(const WeightJob& job, const RowReader& reader, int64_t fi
   std::vector<float> values(count * inputs);
   RETURN_IF_ERROR(reader.read(first, count, values.data()));
   Buffer rows(weight_bytes(format, Layout::rows, count, inputs));
-  if (job.choice.take_over)
-    RETURN_IF_ERROR(reader.take_over(format, first, count, rows.parts()));
-  else
-    RETURN_IF_ERROR(quantise(format, values, count, inputs, rows.parts()));
-  const WeightView view{format, Layout::rows, count, inputs, rows.codes, rows.scales, rows.minima};
   Slab slab;
+  if (job.choice.take_over) {
+    RETURN_IF_ERROR(reader.take_over(format, first, count, rows.parts()));
+  } else {
+    const auto raised = quantise(format, values, count, inputs, rows.parts(), job.choice.least_scale);
+    RETURN_IF_ERROR(raised);
+    slab.raised_scales = *raised;
+  }
+  const WeightView view{format, Layout::rows, count, inputs, rows.codes, rows.scales, rows.minima};
   slab.error = weight_error(values, view);
   if (info(format).codebook == Codebook::nf4) slab.nf4 = nf4_rounding_error(view);
   if (job.choice.layout == Layout::rows) {
@@ -70,12 +74,13 @@ std::vector<Result<Slab>> make_slabs(const WeightJob& job, const RowReader& read
 
 }  // namespace
 
-Result<TensorReport> write_weight(const WeightJob& job, size_t index, WeightFileWriter& out,
-                                  const std::function<bool(int64_t)>& after_slab) {
-  const RowReader reader(job.tensor, *job.weight, *job.from);
+Result<TensorReport> write_weight(const WeightJob& job, const Alteration& alteration, size_t index,
+                                  WeightFileWriter& out, const std::function<bool(int64_t)>& after_slab) {
+  const RowReader reader(job.tensor, *job.weight, *job.from, alteration.exponents);
   const int64_t slab_rows = std::max<int64_t>(16, kSlabValues / reader.inputs() / 16 * 16);
   const int threads = std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
   WeightError error, nf4;
+  int64_t raised_scales = 0;
   for (int64_t first = 0; first < reader.outputs(); first += threads * slab_rows) {
     const auto count = static_cast<int>(std::min<int64_t>(threads, ceil_div(reader.outputs() - first, slab_rows)));
     for (Result<Slab>& slab : make_slabs(job, reader, first, slab_rows, count)) {
@@ -83,6 +88,7 @@ Result<TensorReport> write_weight(const WeightJob& job, size_t index, WeightFile
       RETURN_IF_ERROR(out.append(index, slab->stored.piece()));
       error.add(slab->error);
       nf4.add(slab->nf4);
+      raised_scales += slab->raised_scales;
       const auto bytes =
           static_cast<int64_t>(slab->stored.codes.size() + slab->stored.scales.size() + slab->stored.minima.size());
       if (!after_slab(bytes)) return onw::error(Code::cancelled, "stopped; the same command goes on from here");
@@ -95,6 +101,9 @@ Result<TensorReport> write_weight(const WeightJob& job, size_t index, WeightFile
   report.nf4_rounding = nf4.relative_rms();
   report.codes_exact = job.choice.take_over;
   report.why = job.choice.why;
+  report.altered = alteration.what;
+  if (raised_scales > 0)
+    report.altered += fmt::format("{}{} scales raised to 2^-14", report.altered.empty() ? "" : "; ", raised_scales);
   return report;
 }
 

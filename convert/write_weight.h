@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "convert/convert.h"
 #include "convert/read_rows.h"
+#include "convert/weight_rules.h"
 #include "store/weight_file_writer.h"
 
 namespace onw {
@@ -18,9 +19,9 @@ struct WeightJob {
   FormatChoice choice;
 };
 
-// Appends the whole weight as number `index` of the writer's unit. `after_slab` gets the bytes written; false cancels.
-// Errors: numerics, no_space, io, cancelled.
-Result<TensorReport> write_weight(const WeightJob& job, size_t index, WeightFileWriter& out,
-                                  const std::function<bool(int64_t bytes)>& after_slab);
+// Appends the whole weight, altered as the rules say, as number `index` of the writer's unit. `after_slab` gets the
+// bytes written; false cancels. Errors: numerics, no_space, io, cancelled.
+Result<TensorReport> write_weight(const WeightJob& job, const Alteration& alteration, size_t index,
+                                  WeightFileWriter& out, const std::function<bool(int64_t bytes)>& after_slab);
 
 }  // namespace onw

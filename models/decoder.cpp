@@ -216,6 +216,8 @@ Result<Json> decoder_config_from_gguf(const Json& m, std::string_view arch, std:
     if (const auto k = fmt::format("tokenizer.ggml.{}_token_id", id); m.contains(k)) c[name] = m[k];
   c["vocab_size"] = m.contains(key("vocab_size")) ? m[key("vocab_size")] : m.value("onw.vocab_size", Json());
   c["tie_word_embeddings"] = !m.value("onw.has_head", false);
+  c["attention_bias"] = m.value("onw.has_attention_bias", false);  // no key says so
+  c["mlp_bias"] = m.value("onw.has_mlp_bias", false);
   if (m.contains("onw.rope_freqs")) {
     c["rope_parameters"] = {
         {"rope_type", "factors"}, {"factors", m["onw.rope_freqs"]}, {"rope_theta", c.value("rope_theta", 10000.0)}};

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "graph/json.h"
 #include "models/families.h"
+#include "models/residual.h"
 
 namespace onw {
 namespace {
@@ -77,7 +79,14 @@ Result<const Family*> find_gguf_family(std::string_view architecture) {
 Result<Program> build_program(const Json& config) {
   const auto family = find_family(config);
   RETURN_IF_ERROR(family);
-  return (*family)->build(config);
+  auto program = (*family)->build(config);
+  RETURN_IF_ERROR(program);
+  const int64_t shift = find_int(config, kResidualShiftKey).value_or(0);
+  if (shift < 0 || shift > kMaxResidualShift)
+    return error(Code::bad_format, "config.json: {} is {}; 0 to {} are possible. Convert the model again",
+                 kResidualShiftKey, shift, kMaxResidualShift);
+  if (shift > 0) RETURN_IF_ERROR(shift_residual(*program, static_cast<int>(shift)));
+  return program;
 }
 
 }  // namespace onw

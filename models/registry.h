@@ -20,9 +20,9 @@ struct Family {
   // of its own (the converter sees to that). Errors: bad_format and unsupported, naming the key.
   Result<Program> (*build)(const nlohmann::json& config);
 
-  // `metadata` holds the file's keys without arrays longer than a few hundred; "onw.vocab_size", "onw.has_head" (bool)
-  // and, where the tensor is there, "onw.rope_freqs" (numbers) are added by the reader. The result is a config.json as
-  // `build` takes it.
+  // `metadata` holds the file's keys without arrays longer than a few hundred. The reader adds "onw.vocab_size",
+  // "onw.has_head", "onw.has_attention_bias" and "onw.has_mlp_bias" (bool), and, where the tensor is there,
+  // "onw.rope_freqs" (numbers). The result is a config.json as `build` takes it.
   Result<nlohmann::json> (*config_from_gguf)(const nlohmann::json& metadata);
 };
 
@@ -33,7 +33,8 @@ std::span<const Family> all_families();
 Result<const Family*> find_family(const nlohmann::json& config);
 Result<const Family*> find_gguf_family(std::string_view architecture);
 
-// find_family(config)->build(config).
+// find_family(config)->build(config), its residual stream divided as the config of a model folder says
+// (models/residual.h).
 Result<Program> build_program(const nlohmann::json& config);
 
 }  // namespace onw

@@ -257,5 +257,25 @@ TEST(WeightError, is_relative_to_the_original) {
   EXPECT_EQ(WeightError{}.relative_rms(), 0.0);
 }
 
+TEST(Quantise, raises_scales_below_the_least_one_and_counts_them) {
+  constexpr float kLeast = 0x1p-14f;
+  std::vector<float> w = random_weights(3 * 64, 9);
+  for (int i = 0; i < 64; ++i) w[64 + i] *= 0x1p-5f;  // a scale of some 2^-16
+  std::fill(w.begin() + 128, w.end(), 0.0f);
+  Matrix m(WeightFormat::q8c, Layout::rows, 3, 64);
+  EXPECT_EQ(quantise(WeightFormat::q8c, w, 3, 64, m.parts(), kLeast), 1);
+  std::vector<float> row(64);
+  dequantise_row(m.view(), 1, row);
+  for (int i = 0; i < 64; ++i) EXPECT_LE(std::fabs(row[i] - w[64 + i]), kLeast / 2);
+  EXPECT_GT(std::ranges::count_if(row, [](float x) { return x != 0; }), 32);
+  dequantise_row(m.view(), 2, row);
+  EXPECT_THAT(row, testing::Each(0.0f));
+  const Matrix plain = quantised(WeightFormat::q8c, w, 3, 64);
+  std::vector<float> ours(64), theirs(64);
+  dequantise_row(m.view(), 0, ours);
+  dequantise_row(plain.view(), 0, theirs);
+  EXPECT_EQ(ours, theirs);
+}
+
 }  // namespace
 }  // namespace onw

@@ -90,9 +90,21 @@ struct RowParts {
   std::span<uint16_t> minima;  // empty where the format has none
 };
 
+// The least scale of a call, and how many were raised to it.
+struct ScaleFloor {
+  float least = 0;
+  int64_t raised = 0;
+
+  float raise(float scale) {
+    if (scale <= 0 || scale >= least) return scale;
+    ++raised;
+    return least;
+  }
+};
+
 // One group of one row: its codes, scale and minimum.
 void quantise_group(const FormatInfo& f, std::span<const float> w, std::span<int8_t> codes, uint16_t& scale,
-                    uint16_t* minimum) {
+                    uint16_t* minimum, ScaleFloor& floor) {
   switch (f.codebook) {
     case Codebook::nf4: {
       float amax = 0;
@@ -108,7 +120,7 @@ void quantise_group(const FormatInfo& f, std::span<const float> w, std::span<int
     }
     case Codebook::integer: {
       const Group g = linear_group(f, w);
-      scale = float_to_half(g.scale);
+      scale = float_to_half(f.minimum ? g.scale : floor.raise(g.scale));
       if (minimum != nullptr) *minimum = float_to_half(g.minimum);
       return linear_codes(f, w, half_to_float(scale), minimum != nullptr ? half_to_float(*minimum) : 0.0f, codes);
     }
@@ -123,14 +135,15 @@ bool all_finite(std::span<const float> w) {
   return std::ranges::all_of(w, [](float x) { return std::isfinite(x); });
 }
 
-Result<void> quantise_row(const FormatInfo& f, std::span<const float> w, int64_t row, const RowParts& out) {
+Result<void> quantise_row(const FormatInfo& f, std::span<const float> w, int64_t row, const RowParts& out,
+                          ScaleFloor& floor) {
   const auto group = static_cast<int64_t>(w.size()) / static_cast<int64_t>(out.scales.size());
   for (size_t g = 0; g < out.scales.size(); ++g) {
     const auto piece = w.subspan(g * group, group);
     if (!all_finite(piece))
       return error(Code::invalid_argument, "row {}, group {}: a weight is not finite; the source is damaged", row, g);
     quantise_group(f, piece, out.codes.subspan(g * group, group), out.scales[g],
-                   out.minima.empty() ? nullptr : &out.minima[g]);
+                   out.minima.empty() ? nullptr : &out.minima[g], floor);
     const bool minimum_fits = out.minima.empty() || std::isfinite(half_to_float(out.minima[g]));
     if (!std::isfinite(half_to_float(out.scales[g])) || !minimum_fits)
       return error(Code::invalid_argument,
@@ -181,26 +194,27 @@ Result<void> check_shape(const FormatInfo& f, int64_t outputs, int64_t inputs, c
 
 bool is_supported(WeightFormat format) { return format != WeightFormat::u2g128 && format != WeightFormat::mxfp4; }
 
-Result<void> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
-                      const WeightParts& out) {
+Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
+                         const WeightParts& out, float least_scale) {
   const FormatInfo& f = info(format);
   RETURN_IF_ERROR(check_shape(f, outputs, inputs, out));
   CHECK(static_cast<int64_t>(weights.size()) == outputs * inputs);
   if (f.plain()) {
     write_plain(format, weights, out.codes.data());
-    return {};
+    return 0;
   }
   const int64_t groups = f.group == 0 ? 1 : inputs / f.group;
   const int64_t code_bytes = inputs * f.storage_bits / 8;
   std::vector<int8_t> codes(inputs);
   std::vector<uint16_t> scales(groups), minima(f.minimum ? groups : 0);
+  ScaleFloor floor{least_scale};
   for (int64_t row = 0; row < outputs; ++row) {
-    RETURN_IF_ERROR(quantise_row(f, weights.subspan(row * inputs, inputs), row, {codes, scales, minima}));
+    RETURN_IF_ERROR(quantise_row(f, weights.subspan(row * inputs, inputs), row, {codes, scales, minima}, floor));
     pack_row(f, codes, out.codes.data() + row * code_bytes);
     std::memcpy(out.scales.data() + row * groups * 2, scales.data(), groups * 2);
     if (f.minimum) std::memcpy(out.minima.data() + row * groups * 2, minima.data(), groups * 2);
   }
-  return {};
+  return floor.raised;
 }
 
 Result<void> adopt(WeightFormat format, std::span<const int8_t> codes, std::span<const uint16_t> scales,

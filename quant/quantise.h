@@ -30,10 +30,12 @@ bool is_supported(WeightFormat format);
 //                  squared error wins
 //   plain          each value rounded to nearest even
 // A scale that is 0 in F16 gives code 0 (for codebooks the level nearest 0).
+// `least_scale` (integer formats without a minimum): a scale below it and not 0 is raised to it; the codes get coarser,
+// by at most half of it per weight. The result is how many scales were raised.
 // Errors: unsupported (u2g128, mxfp4); invalid_argument (a value that is not finite, or a scale beyond F16's 65504:
 // the message gives row and group).
-Result<void> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
-                      const WeightParts& out);
+Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
+                         const WeightParts& out, float least_scale = 0);
 
 // Takes over codes that another file format already has, without loss. `codes`: one per weight, in the range of the
 // format's code (an index for codebooks), [outputs, inputs]; `scales`, `minima`: F16 bits [outputs, groups].

@@ -38,7 +38,7 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
 }
 
 // A safetensors file of FP32 tensors, in the order of the list.
-std::string safetensors(const Golden& golden) {
+std::string safetensors(const Golden& golden, const TinyChange& change) {
   nlohmann::ordered_json header;
   int64_t at = 0;
   for (const TinyTensor& tensor : golden.tensors) {
@@ -51,7 +51,7 @@ std::string safetensors(const Golden& golden) {
   std::string file(length.data(), length.size());
   file += text;
   for (const TinyTensor& tensor : golden.tensors) {
-    const std::vector<float> values = draw_tensor(golden.seed, tensor);
+    const std::vector<float> values = tiny_tensor(golden, tensor, change);
     file.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
   return file;
@@ -72,12 +72,18 @@ std::vector<float> draw_tensor(uint64_t seed, const TinyTensor& tensor) {
   return values;
 }
 
-Result<void> write_tiny_model(const Golden& golden, const std::filesystem::path& folder) {
+std::vector<float> tiny_tensor(const Golden& golden, const TinyTensor& tensor, const TinyChange& change) {
+  std::vector<float> values = draw_tensor(golden.seed, tensor);
+  if (change) change(tensor, values);
+  return values;
+}
+
+Result<void> write_tiny_model(const Golden& golden, const std::filesystem::path& folder, const TinyChange& change) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) return error(Code::io, "{}: cannot be made: {}", folder.string(), failed.message());
   RETURN_IF_ERROR(write_file(folder / "config.json", golden.config));
-  return write_file(folder / "model.safetensors", safetensors(golden));
+  return write_file(folder / "model.safetensors", safetensors(golden, change));
 }
 
 }  // namespace onw::testing

@@ -3,8 +3,6 @@
 #include <map>
 #include <string>
 
-#include "tests/tiny_model.h"
-
 namespace onw::testing {
 namespace {
 
@@ -23,7 +21,7 @@ const TinyTensor* published(const Golden& golden, const WeightSource& source) {
 
 }  // namespace
 
-Result<WeightSet> tiny_weights(const Golden& golden, const Program& program) {
+Result<WeightSet> tiny_weights(const Golden& golden, const Program& program, const TinyChange& change) {
   auto weights = std::make_shared<Weights>();
   for (const WeightDecl& weight : program.weights) {
     const TinyTensor* tensor = published(golden, weight.hugging_face);
@@ -31,7 +29,7 @@ Result<WeightSet> tiny_weights(const Golden& golden, const Program& program) {
       return error(Code::missing_tensor, "{}: no published tensor for '{}'", golden.name, weight.name);
     CHECK(weight.hugging_face.fold != Fold::rope_unpair);  // of GGUF files
     const int64_t row = weight.shape.size() == 2 ? weight.shape[1] : 1;
-    const std::vector<float> whole = draw_tensor(golden.seed, *tensor);
+    const std::vector<float> whole = tiny_tensor(golden, *tensor, change);
     const auto begin = whole.begin() + weight.hugging_face.begin * row;
     std::vector<float> values(begin, begin + weight.shape[0] * row);
     if (weight.hugging_face.fold == Fold::add_one)

@@ -1,0 +1,84 @@
+#include "models/residual.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace onw {
+namespace {
+
+struct Stream {
+  std::set<Value> values;            // the embedding and every sum
+  std::vector<std::string> writers;  // weights of what is added
+};
+
+// What `v` adds to the stream, back to its beginning.
+Result<void> follow(const Function& f, Value v, Stream& stream) {
+  const Node& n = f.node(v);
+  const auto weights = [&](size_t first) {
+    for (size_t i = first; i < n.inputs.size(); ++i) stream.writers.push_back(f.node(n.inputs[i]).label);
+  };
+  switch (n.op) {
+    case Op::input:
+      stream.values.insert(v);
+      return {};
+    case Op::add:
+      stream.values.insert(v);
+      RETURN_IF_ERROR(follow(f, n.inputs[0], stream));
+      return follow(f, n.inputs[1], stream);
+    case Op::scale:
+      return follow(f, n.inputs[0], stream);
+    case Op::linear:
+      weights(1);
+      return {};
+    case Op::rms_norm:
+      if (n.inputs.size() == 2) {
+        weights(1);
+        return {};
+      }
+      break;
+    default:
+      break;
+  }
+  return error(Code::unsupported, "the residual stream of this family cannot be scaled: step '{}' writes to it",
+               n.label);
+}
+
+Result<Stream> residual_stream(const Function& body) {
+  Stream stream;
+  const auto hidden = std::ranges::find(body.outputs, "hidden", &Output::name);
+  CHECK(hidden != body.outputs.end());
+  const Node& last = body.node(hidden->value);
+  if (last.op != Op::rms_norm)
+    return error(Code::unsupported,
+                 "the residual stream of this family cannot be scaled: it ends in '{}', not in a norm", last.label);
+  RETURN_IF_ERROR(follow(body, last.inputs[0], stream));
+  for (const Node& n : body.nodes)
+    for (const Value v : n.inputs)
+      if (stream.values.contains(v) && n.op != Op::rms_norm && n.op != Op::add)
+        return error(Code::unsupported, "the residual stream of this family cannot be scaled: step '{}' reads it",
+                     n.label);
+  return stream;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> residual_writers(const Program& program) {
+  auto stream = residual_stream(*program.function("body"));
+  RETURN_IF_ERROR(stream);
+  return std::move(stream->writers);
+}
+
+Result<void> shift_residual(Program& program, int shift) {
+  const auto body = std::ranges::find(program.functions, "body", &Function::name);
+  CHECK(body != program.functions.end());
+  const auto stream = residual_stream(*body);
+  RETURN_IF_ERROR(stream);
+  program.embedding_scale = std::ldexp(program.embedding_scale, -shift);
+  for (Node& n : body->nodes)
+    if (n.op == Op::rms_norm && stream->values.contains(n.inputs[0]))
+      n.attributes.set("eps", std::ldexp(n.attributes.number("eps"), -2 * shift));
+  return {};
+}
+
+}  // namespace onw
