@@ -1,0 +1,82 @@
+// Every family's GGUF form: a file as llama.cpp names and orders it gives the logits of the Hugging Face folder of the
+// same weights. The goldens judge the folder (families_test.cpp), so they judge the file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/temp_folder.h"
+#include "convert/convert.h"
+#include "runtime/load.h"
+#include "tests/golden.h"
+#include "tests/run_ids.h"
+#include "tests/tiny_gguf.h"
+#include "tests/tiny_model.h"
+
+namespace onw::testing {
+namespace {
+
+// Numbers of a GGUF file's metadata are FP32, those of config.json decimal: 0.11 differs by 1e-8 of itself.
+constexpr double kTolerance = 1e-5;
+
+Golden load_golden(const std::string& name) {
+  auto golden = read_golden(std::filesystem::path(ONW_SOURCE_DIR) / "tests/goldens" / (name + ".safetensors"));
+  EXPECT_TRUE(golden) << golden.error().message;
+  if (!golden) return {};
+  if (golden->family == "gemma3") {  // what such a file cannot say is as published
+    auto config = nlohmann::json::parse(golden->config);
+    config.update({{"sliding_window_pattern", 6},
+                   {"rope_local_base_freq", 10000.0},
+                   {"query_pre_attn_scalar", config["head_dim"]}});
+    golden->config = config.dump();
+  }
+  return std::move(*golden);
+}
+
+std::vector<float> logits_of(const std::filesystem::path& source, const std::filesystem::path& out,
+                             const Golden& golden) {
+  const auto done = convert(source, out, {.format = WeightFormat::f32});
+  EXPECT_TRUE(done) << done.error().message;
+  if (!done) return {};
+  EXPECT_THAT(done->unused, ::testing::IsEmpty());
+  const auto target = load_executable(out, {.device = "reference", .threads = 2, .quantised = false});
+  EXPECT_TRUE(target) << target.error().message;
+  if (!target) return {};
+  return logits_in_segments(**target, golden.ids, std::vector<int64_t>{1000}).value();
+}
+
+class GgufFamilies : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GgufFamilies, give_the_logits_of_the_folder_with_the_same_weights) {
+  const Golden golden = load_golden(GetParam());
+  const TempFolder folder;
+  ASSERT_TRUE(write_tiny_model(golden, folder / "published"));
+  const auto written = write_tiny_gguf(golden, folder / "m.gguf");
+  ASSERT_TRUE(written) << written.error().message;
+  const auto expected = logits_of(folder / "published", folder / "hf", golden);
+  EXPECT_LE(relative_error(logits_of(folder / "m.gguf", folder / "gguf", golden), expected), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, GgufFamilies,
+                         ::testing::Values("llama-odd", "llama-g64", "llama-plain-g128", "qwen2-odd", "qwen2-g64",
+                                           "qwen3-odd", "qwen3-g64", "granite-odd", "granite-g128", "gemma3-odd"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST(GgufFamilies, would_be_far_off_if_rows_were_not_in_pairs) {
+  for (const char* name : {"llama-odd", "granite-odd"}) {
+    const Golden golden = load_golden(name);
+    const TempFolder folder;
+    ASSERT_TRUE(write_tiny_gguf(golden, folder / "paired.gguf"));
+    ASSERT_TRUE(write_tiny_gguf(golden, folder / "not.gguf", {.pair_rows = false}));
+    const auto expected = logits_of(folder / "paired.gguf", folder / "a", golden);
+    EXPECT_GT(relative_error(logits_of(folder / "not.gguf", folder / "b", golden), expected), 0.01) << name;
+  }
+}
+
+}  // namespace
+}  // namespace onw::testing

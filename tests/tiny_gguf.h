@@ -1,0 +1,20 @@
+// Tiny models as GGUF files, as llama.cpp's converter writes them from a Hugging Face folder: its names, its keys, rows
+// of q and k in pairs where it pairs them, Gemma's norms plus one.
+#pragma once
+
+#include <filesystem>
+
+#include "base/result.h"
+#include "tests/golden.h"
+
+namespace onw::testing {
+
+struct TinyGguf {
+  bool pair_rows = true;  // false: a file that forgot to, for llama and granite
+};
+
+// llama, qwen2, qwen3, granite and gemma3. Gemma's local theta, pattern and query scalar are in no such file: the
+// golden's config must have the published ones. Errors: io, unsupported for another family.
+Result<void> write_tiny_gguf(const Golden& golden, const std::filesystem::path& path, const TinyGguf& how = {});
+
+}  // namespace onw::testing
