@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/temp_folder.h"
 #include "convert/convert.h"
 #include "runtime/load.h"
 #include "runtime/testing/engine_driver.h"
 #include "tests/golden.h"
+#include "tests/run_ids.h"
 #include "tests/tiny_model.h"
 
 namespace onw::testing {
@@ -125,6 +127,28 @@ TEST_P(LoadedModel, answers_the_same_from_weights_that_were_laid_out_anew) {
   const auto reference = Engine::load(folder_ / "rows", {.device = "reference", .threads = 2});
   ASSERT_TRUE(reference) << reference.error().message;
   EXPECT_EQ(answer(**reference, request(24)).tokens, first);
+}
+
+// Formats agree, so the two folders are one model: every logit, to the bit.
+TEST_P(LoadedModel, computes_the_same_bits_from_rows_and_from_tiles) {
+  const TempFolder cache;
+  ASSERT_EQ(setenv("ONW_CACHE", cache.path().c_str(), 1), 0);
+  ASSERT_TRUE(convert(folder_ / "published", folder_ / "rows", {.made_for = "npu"}));
+  const auto rows = open_model(folder_ / "rows"), tiles = open_model(folder_ / "model");
+  ASSERT_TRUE(rows && tiles);
+  for (const WeightDecl& w : tiles->program.weights) {
+    EXPECT_EQ(rows->program.weight(w.name)->format, w.format) << w.name;
+    EXPECT_EQ(rows->folder->weight(w.name)->layout, Layout::rows) << w.name;
+  }
+  const auto logits = [&](const char* folder) {
+    const auto target = load_executable(folder_ / folder, {.threads = 2});
+    EXPECT_TRUE(target) << target.error().message;
+    return logits_in_segments(**target, prompt_, std::vector<int64_t>{7, 1}).value();
+  };
+  const std::vector<float> expected = logits("model"), first = logits("rows"), mapped = logits("rows");
+  ASSERT_EQ(first.size(), expected.size());
+  EXPECT_EQ(std::memcmp(first.data(), expected.data(), expected.size() * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(mapped.data(), expected.data(), expected.size() * sizeof(float)), 0);
 }
 
 TEST(Load, names_the_device_that_does_not_exist_and_those_that_do) {

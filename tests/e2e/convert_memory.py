@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Converts a large sparse model under a memory limit and reports what it took.
 
-    tests/e2e/convert_memory.py [--gigabytes 8] [--onw build/release/onw] [--format q4g128]
+    tests/e2e/convert_memory.py [--gigabytes 8 | --model FOLDER] [--onw build/release/onw] [--format q4g128]
 
-The model is a Llama in F32 whose weights file has holes instead of data, so it takes no disk. The limit is 1.5 times its largest
-tensor plus 200 MB: a memory cgroup (v1 or v2) enforces it, page cache included, where one can be made; else the peak of
-anonymous memory is read from /proc twenty times a second and compared.
+The model is a Llama in F32 whose weights file has holes instead of data, so it takes no disk; or a Hugging Face folder, such as
+tools/mkmodel.py makes. The limit is 1.5 times its largest tensor plus 200 MB: a memory cgroup (v1 or v2) enforces it, page cache
+included, where one can be made; else the peak of anonymous memory is read from /proc twenty times a second and compared.
+--limit-mb sets another limit, to see what fails then.
 """
 import argparse
 import json
@@ -103,17 +104,27 @@ def anonymous_bytes(pid):
     return 0
 
 
-def measure(onw, gigabytes, form):
+def tensor_bytes(folder):
+    """Of a Hugging Face folder: of all tensors, and of the largest."""
+    sizes = []
+    for shard in folder.glob("*.safetensors"):
+        with open(shard, "rb") as file:
+            header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        sizes += [t["data_offsets"][1] - t["data_offsets"][0] for name, t in header.items() if name != "__metadata__"]
+    return sum(sizes), max(sizes)
+
+
+def measure(onw, form, gigabytes=2, model=None, limit=None):
     """A dict: bytes, largest, limit, peak (anonymous bytes), enforced, code, stderr, seconds."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="onw-memory-"))
     cgroup = None
     try:
-        size, largest = write_model(folder / "model", gigabytes)
-        limit = largest * 3 // 2 + 200 * MB
+        size, largest = tensor_bytes(model) if model else write_model(folder / "model", gigabytes)
+        limit = limit or largest * 3 // 2 + 200 * MB
         cgroup = Cgroup(limit)
         started, peak = time.time(), 0
         with open(folder / "stderr", "w+", encoding="utf-8") as stderr:
-            run = subprocess.Popen([onw, "convert", folder / "model", folder / "out", "--format", form], stdout=subprocess.DEVNULL, stderr=stderr,
+            run = subprocess.Popen([onw, "convert", model or folder / "model", folder / "out", "--format", form], stdout=subprocess.DEVNULL, stderr=stderr,
                                    preexec_fn=cgroup.enter)
             while run.poll() is None:
                 peak = max(peak, anonymous_bytes(run.pid))
@@ -131,10 +142,12 @@ def measure(onw, gigabytes, form):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=8)
+    parser.add_argument("--model", type=pathlib.Path)
+    parser.add_argument("--limit-mb", type=int)
     parser.add_argument("--format", default="q4g128")
     parser.add_argument("--onw", default=str(pathlib.Path(__file__).resolve().parents[2] / "build/release/onw"))
     options = parser.parse_args()
-    m = measure(options.onw, options.gigabytes, options.format)
+    m = measure(options.onw, options.format, options.gigabytes, options.model, options.limit_mb and options.limit_mb * MB)
     print(f"{m['bytes'] / 1e9:.1f} GB in {m['seconds']:.0f} s; largest tensor {m['largest'] / MB:.0f} MB, limit {m['limit'] / MB:.0f} MB "
           f"({'enforced by a cgroup' if m['enforced'] else 'not enforced'}), peak of anonymous memory {m['peak'] / MB:.0f} MB")
     if m["code"] != 0 or not m["finished"] or m["peak"] > m["limit"]:

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""tools/mkmodel.py: its GGUF file and its Hugging Face folder are one model, and onw reads both so.
+
+The tiny shape in F16 and in BF16, converted with --format f32, answered by the reference: the same logits, as far as F16
+holds BF16's values (subnormals of FP16 lose bits).
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ONW = os.environ.get("ONW") or str(ROOT / "build" / "release" / "onw")
+MKMODEL = ROOT / "tools" / "mkmodel.py"
+IDS = [1, 40, 77, 300, 256, 12, 90, 91, 92, 5, 5, 5, 200, 133, 17, 511]
+
+
+def run(*words, **environment):
+    subprocess.run([str(w) for w in words], check=True, capture_output=True, env=os.environ | environment, timeout=300)
+
+
+def logits(folder, name, *how):
+    """Logits of the shape 'tiny', made with the options `how`."""
+    published, model, saved = folder / name, folder / f"{name}.model", folder / f"{name}.safetensors"
+    run(sys.executable, MKMODEL, "tiny", published, *how)
+    run(ONW, "convert", published, model, "--format", "f32")
+    run(ONW, "eval", model, "--ids", folder / "ids", "--device", "reference", "--quantised", "no", "--save-logits", saved)
+    data = saved.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8:start])["logits"]
+    begin, end = entry["data_offsets"]
+    return np.frombuffer(data[start + begin:start + end], np.float32).reshape(entry["shape"])
+
+
+class MkmodelTest(unittest.TestCase):
+    def test_the_file_and_the_folder_give_the_same_logits(self):
+        with tempfile.TemporaryDirectory(prefix="onw-mkmodel-") as scratch:
+            folder = pathlib.Path(scratch)
+            (folder / "ids").write_text(" ".join(map(str, IDS)))
+            published, file = logits(folder, "hf", "--hf"), logits(folder, "m.gguf", "--type", "f16")
+            other = logits(folder, "other", "--hf", "--seed", "2")
+        largest = np.abs(published).max()
+        self.assertLess(np.abs(published - file).max(), 1e-4 * largest)
+        self.assertGreater(np.abs(published - other).max(), 0.1 * largest)
+
+    def test_help_needs_no_package(self):
+        done = subprocess.run([sys.executable, "-I", "-S", str(MKMODEL), "--help"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("8b", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
