@@ -54,7 +54,7 @@ struct FormatInfo {
   int group;  // inputs that share one scale; 0: one scale per output channel; for plain formats 0
   ScaleType scale;
   bool minimum;          // w = d * code + m, codes unsigned
-  bool symmetric_shift;  // q4sg*: the scale is the larger of max/7 and -min/8, with its sign
+  bool symmetric_shift;  // q4sg*: the scale is the larger of max/7 and -min/8, never negative
   bool plain() const { return codebook == Codebook::none; }
 };
 
