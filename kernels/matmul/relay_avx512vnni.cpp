@@ -8,7 +8,7 @@
 namespace onw::matmul_kernels {
 namespace {
 
-constexpr int64_t kAhead = 512;  // bytes of a row that prefetching runs ahead
+constexpr int64_t kAhead = 512;  // bytes of each row that prefetching runs ahead; at its end, into the next 16 rows
 
 // Bytes 0, 2, 1, 3 of each word, then the middle nibbles of each half swapped.
 ONW_ALWAYS_INLINE __m512i in_tile_order(__m512i v) {
@@ -36,9 +36,10 @@ ONW_ALWAYS_INLINE void relay(const Relay& r) {
   uint8_t* to = r.to;
   int64_t at = 0;
   for (; at + 16 <= r.row_bytes; at += 16, to += 256) {
-    if (at % 64 == 0)
-      ONW_UNROLL for (int i = 0; i < 16; ++i)
-          _mm_prefetch(reinterpret_cast<const char*>(row[i]) + at + kAhead, _MM_HINT_T0);
+    if (at % 64 == 0) {
+      const int64_t ahead = at + kAhead + (at + kAhead < r.row_bytes ? 0 : 15 * r.row_bytes);
+      ONW_UNROLL for (int i = 0; i < 16; ++i) _mm_prefetch(reinterpret_cast<const char*>(row[i]) + ahead, _MM_HINT_T0);
+    }
     __m512i v[4];
     ONW_UNROLL for (int j = 0; j < 4; ++j) v[j] = four_rows(row, at, j);
     const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
