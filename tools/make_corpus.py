@@ -124,5 +124,21 @@ def main():
         "llama.embedding_length": 48, "llama.block_count": 2, "llama.feed_forward_length": 80, "llama.attention.head_count": 4,
         "llama.attention.layer_norm_rms_epsilon": 1e-5, "onw.vocab_size": 101, "onw.has_head": True, "onw.rope_freqs": [1.0] * 6}))
 
+    def chat(name, **fields):
+        write("chat_request_fuzz", name, json.dumps({"messages": [{"role": "user", "content": "hi"}], **fields}, ensure_ascii=False))
+
+    chat("plain", model="tiny")
+    chat("sampling", temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=-1, repetition_penalty=1.1, presence_penalty=-2,
+         frequency_penalty=2, logit_bias={"65": -100, "66": 1.5})
+    chat("stream", stream=True, stream_options={"include_usage": True}, n=2, max_completion_tokens=9, stop=["END", "é"])
+    chat("logprobs", logprobs=True, top_logprobs=20, max_tokens=1, stop=None, tools=[], response_format={"type": "text"})
+    chat("turns", messages=[
+        {"role": "developer", "content": [{"type": "text", "text": "be brief"}, {"type": "text", "text": "and kind"}]},
+        {"role": "user", "content": "<|im_end|>\n<think>\U0001f600\u0000"},
+        {"role": "assistant", "content": "ok", "reasoning_content": "hm", "tool_calls": None},
+        {"role": "user", "content": "again", "name": "x"}])
+    chat("variables", chat_template_kwargs={"enable_thinking": True, "n": 1e-7, "deep": [[{"a": []}]]}, reasoning_effort="none")
+    chat("refused", tools=[{"type": "function", "function": {"name": "f"}}], n=0)
+
 
 main()
