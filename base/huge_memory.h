@@ -6,6 +6,10 @@
 
 namespace onw {
 
+// Asks for huge pages behind memory that begins at a multiple of kHugePageBytes; advice only.
+inline constexpr size_t kHugePageBytes = 2 << 20;
+void advise_huge_pages(std::span<std::byte> memory);
+
 class HugeMemory {
  public:
   // Aligned to 2 MiB. Aborts where the system has no memory: for benchmarks and scratch of known size.

@@ -8,15 +8,13 @@
 #include "base/result.h"
 
 namespace onw {
-namespace {
-constexpr int64_t kHugePage = 2 << 20;
-}
+void advise_huge_pages(std::span<std::byte> memory) { madvise(memory.data(), memory.size(), MADV_HUGEPAGE); }
 
 HugeMemory::HugeMemory(size_t bytes) : size_(bytes) {
-  const auto whole = static_cast<size_t>(round_up(static_cast<int64_t>(bytes), kHugePage));
-  data_ = static_cast<std::byte*>(std::aligned_alloc(kHugePage, whole));
+  const auto whole = static_cast<size_t>(round_up(static_cast<int64_t>(bytes), static_cast<int64_t>(kHugePageBytes)));
+  data_ = static_cast<std::byte*>(std::aligned_alloc(kHugePageBytes, whole));
   CHECK(data_ != nullptr);
-  madvise(data_, whole, MADV_HUGEPAGE);
+  advise_huge_pages({data_, whole});
   std::fill_n(data_, whole, std::byte{0});
 }
 

@@ -22,7 +22,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Asks for huge pages and read-ahead; advice only, never an error.
+  // Asks for huge pages, in which a cold file is then read, too; advice only, never an error. Not MADV_WILLNEED on top:
+  // it reads in small pages first (0.7 GB cold: 1.0 s with it, 0.4 s without; Xeon, Linux 6.18, 2026-11).
   void advise_huge_pages() const;
 
  private:

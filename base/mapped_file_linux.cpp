@@ -55,7 +55,6 @@ MappedFile::~MappedFile() {
 void MappedFile::advise_huge_pages() const {
   if (data_ == nullptr) return;
   ::madvise(const_cast<std::byte*>(data_), size_, MADV_HUGEPAGE);
-  ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
 }
 
 }  // namespace onw

@@ -46,6 +46,7 @@ std::vector<BenchCase> cases(const Args& args) {
       for (const int64_t rows : args.integers("--prompt")) all.push_back({true, rows, depth, static_cast<int>(batch)});
       all.push_back({false, *args.integer("--decode"), depth, static_cast<int>(batch)});
     }
+  std::erase_if(all, [](const BenchCase& c) { return c.rows == 0; });
   return all;
 }
 
@@ -79,6 +80,22 @@ Result<double> time_load(const std::filesystem::path& folder, const LoadOptions&
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Cold, then warm, which stays.
+Result<void> load(const std::filesystem::path& folder, const Args& args, Report& r,
+                  std::shared_ptr<Executable>& executable) {
+  const LoadOptions options = load_options(args);
+  if (!args.has("--no-load")) {
+    drop_from_page_cache(folder / kWeightsFile);
+    const auto cold = time_load(folder, options, executable);
+    RETURN_IF_ERROR(cold);
+    r.load_cold_s = *cold;
+  }
+  const auto warm = time_load(folder, options, executable);
+  RETURN_IF_ERROR(warm);
+  if (!args.has("--no-load")) r.load_warm_s = *warm;
+  return {};
+}
+
 Result<Report> measure(const Args& args) {
   Report r;
   const auto folder = locate_model(args.positional(0));
@@ -92,22 +109,16 @@ Result<Report> measure(const Args& args) {
     r.engine = model->engine();
     r.cost = model_cost(*program, r.engine.weights);
   }
-  const LoadOptions options = load_options(args);
   std::shared_ptr<Executable> executable;
-  drop_from_page_cache(*folder / kWeightsFile);
-  const auto cold = time_load(*folder, options, executable);
-  RETURN_IF_ERROR(cold);
-  const auto warm = time_load(*folder, options, executable);
-  RETURN_IF_ERROR(warm);
-  r.load_cold_s = *cold;
-  r.load_warm_s = *warm;
+  RETURN_IF_ERROR(load(*folder, args, r, executable));
   const auto draw = draws(args, executable->info().vocabulary);
   RETURN_IF_ERROR(draw);
   const auto all = cases(args);
   {
     Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
+    Bench bench(*executable, r.cost, *draw);
     for (const auto& what : all) {
-      const auto timing = time_case(*executable, r.cost, what, *draw);
+      const auto timing = bench.time(what, args.has("--profile"));
       RETURN_IF_ERROR(timing);
       r.runs.push_back(*timing);
       progress.update(static_cast<int64_t>(r.runs.size()));
@@ -116,13 +127,26 @@ Result<Report> measure(const Args& args) {
   r.peak_bytes = peak_memory_bytes();
   const auto isa = active_isa();
   RETURN_IF_ERROR(isa);
-  r.roofs = measure_roofs(plan_threads(read_machine(), options.threads), *isa, 1.0);
+  r.roofs = measure_roofs(plan_threads(read_machine(), load_options(args).threads), *isa, 1.0);
   return r;
+}
+
+ordered_json profile_json(const std::vector<ProfileLine>& lines, int64_t steps) {
+  ordered_json all = ordered_json::array();
+  const auto each = static_cast<double>(steps);
+  for (const auto& line : lines)
+    all.push_back({{"op", line.op},
+                   {"name", line.name},
+                   {"calls", line.calls / steps},
+                   {"seconds", line.seconds / each},
+                   {"weight_bytes", line.weight_bytes / steps},
+                   {"weight_ops", line.weight_ops / steps}});
+  return all;
 }
 
 ordered_json to_json(const Report& r) {
   ordered_json runs = ordered_json::array();
-  for (const auto& t : r.runs)
+  for (const auto& t : r.runs) {
     runs.push_back({{"kind", t.what.prompt ? "prompt" : "decode"},
                     {"rows", t.what.rows},
                     {"depth", t.what.depth},
@@ -131,6 +155,8 @@ ordered_json to_json(const Report& r) {
                     {"bytes_per_s", t.bytes_per_s},
                     {"ops_per_s", t.ops_per_s},
                     {"share", share(r, t)}});
+    if (t.profiled_steps > 0) runs.back()["profile"] = profile_json(t.profile, t.profiled_steps);
+  }
   return {{"machine",
            {{"cpu", cpu_features().model},
             {"isa", active_isa() ? std::string(name(*active_isa())) : ""},
@@ -143,7 +169,10 @@ ordered_json to_json(const Report& r) {
             {"hidden", r.engine.hidden},
             {"vocabulary", r.engine.vocabulary},
             {"step_bytes", r.cost.step_bytes}}},
-          {"roofs", {{"read_bytes_per_s", r.roofs.read_bytes_per_s}, {"ops_per_s", r.roofs.ops_per_s}}},
+          {"roofs",
+           {{"read_bytes_per_s", r.roofs.read_bytes_per_s},
+            {"ops_per_s", r.roofs.ops_per_s},
+            {"vector_ops_per_s", r.roofs.vector_ops_per_s}}},
           {"runs", std::move(runs)},
           {"load_s", {{"cold", r.load_cold_s}, {"warm", r.load_warm_s}}},
           {"peak_bytes", r.peak_bytes}};
@@ -167,10 +196,23 @@ std::string to_text(const Report& r) {
   return fmt::format("{} on {} ({}, {} threads)\n", r.model, cpu_features().model,
                      active_isa() ? name(*active_isa()) : "", r.roofs.threads) +
          table(rows) +
-         fmt::format("roofs: {:.2f} GB/s read, {:.3f} TOPS of INT8\n", r.roofs.read_bytes_per_s * 1e-9,
-                     r.roofs.ops_per_s * 1e-12) +
+         fmt::format("roofs: {:.2f} GB/s read, {:.3f} TOPS of INT8{}\n", r.roofs.read_bytes_per_s * 1e-9,
+                     r.roofs.ops_per_s * 1e-12,
+                     r.roofs.vector_ops_per_s < r.roofs.ops_per_s
+                         ? fmt::format(" in tiles, {:.3f} in vectors", r.roofs.vector_ops_per_s * 1e-12)
+                         : "") +
          fmt::format("first token after {:.2f} s (cold), {:.2f} s (warm); {} at most in memory\n", r.load_cold_s,
                      r.load_warm_s, bytes_text(r.peak_bytes));
+}
+
+std::string profiles_text(const Report& r) {
+  std::string text;
+  for (const auto& t : r.runs)
+    if (t.profiled_steps > 0)
+      text += fmt::format("\n{}, {} rows at depth {}, {} at once: one {}\n", t.what.prompt ? "prompt" : "decode",
+                          t.what.rows, t.what.depth, t.what.batch, t.what.prompt ? "prompt" : "step") +
+              profile_table(t.profile, t.profiled_steps);
+  return text;
 }
 
 std::vector<Bar> bars(const Report& r) {
@@ -195,7 +237,7 @@ Result<void> run_bench(const Args& args) {
   if (args.has("--json"))
     return print("{}\n", to_json(*report).dump(2, ' ', false, ordered_json::error_handler_t::replace));
   if (args.has("--csv")) return print("{}", to_csv(*report));
-  return print("{}", to_text(*report));
+  return print("{}{}", to_text(*report), profiles_text(*report));
 }
 
 }  // namespace onw::cli

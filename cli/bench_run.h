@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "cli/bench_conversations.h"
+#include "cli/bench_profile.h"
 #include "graph/program.h"
 #include "store/weight_plan.h"
 #include "targets/executable.h"
@@ -35,12 +36,30 @@ struct BenchTiming {
   double tokens_per_s = 0;
   double bytes_per_s = 0;
   double ops_per_s = 0;
+  std::vector<ProfileLine> profile;  // of a further prompt, or of `profiled_steps` further steps
+  int64_t profiled_steps = 0;
 };
 
-// The next token to feed, `n` counting from 0.
-using Draw = std::function<int32_t(int64_t n)>;
+class Bench {
+ public:
+  Bench(Executable& executable, const ModelCost& cost, const Draw& draw)
+      : executable_(executable), cost_(cost), draw_(draw), conversations_(executable, draw_) {}
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
 
-// Errors: those of the executable; context_overflow names the case.
-Result<BenchTiming> time_case(Executable& executable, const ModelCost& cost, const BenchCase& what, const Draw& draw);
+  // Errors: those of the executable; context_overflow names the case.
+  Result<BenchTiming> time(const BenchCase& what, bool profile);
+
+ private:
+  Result<std::vector<double>> time_prompt(const BenchCase& what, int rounds);
+  Result<std::vector<double>> time_decode(const BenchCase& what, int64_t steps);
+  Result<void> add_profile(BenchTiming& timing);
+  void count(BenchTiming& timing) const;
+
+  Executable& executable_;
+  ModelCost cost_;
+  Draw draw_;
+  Conversations conversations_;
+};
 
 }  // namespace onw::cli

@@ -84,6 +84,10 @@ std::string summary_text(const EvalSummary& s, const std::string& against) {
     text += fmt::format(
         "against {}, {} rows: mean KL {:.3e}, 99.9 % below {:.3e}, largest {:.3e}; same first choice {:.2f} %\n",
         against, s.comparisons, s.mean_kl, s.kl_999, s.max_kl, 100 * s.top1_agreement);
+  if (s.worst_layers.empty()) return text;
+  text += "worst layers (relative RMS of what they hand on):";
+  for (const auto& layer : s.worst_layers) text += fmt::format(" {} {:.2e}", layer.layer, layer.relative_rms);
+  text += '\n';
   return text;
 }
 
@@ -94,13 +98,17 @@ nlohmann::ordered_json summary_json(const EvalSummary& s, const Args& args) {
                                  {"predictions", s.predictions},
                                  {"mean_nll", s.mean_nll},
                                  {"perplexity", s.perplexity}};
-  if (s.comparisons > 0)
-    json["against"] = {{"what", args.text("--against")},
-                       {"rows", s.comparisons},
-                       {"mean_kl", s.mean_kl},
-                       {"kl_999", s.kl_999},
-                       {"max_kl", s.max_kl},
-                       {"top1_agreement", s.top1_agreement}};
+  if (s.comparisons == 0) return json;
+  auto layers = nlohmann::ordered_json::array();
+  for (const auto& layer : s.worst_layers)
+    layers.push_back({{"layer", layer.layer}, {"relative_rms", layer.relative_rms}});
+  json["against"] = {{"what", args.text("--against")},
+                     {"rows", s.comparisons},
+                     {"mean_kl", s.mean_kl},
+                     {"kl_999", s.kl_999},
+                     {"max_kl", s.max_kl},
+                     {"top1_agreement", s.top1_agreement},
+                     {"worst_layers", std::move(layers)}};
   return json;
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "cli/layer_errors.h"
+
 namespace onw::cli {
 
 struct EvalSummary {
@@ -16,6 +18,7 @@ struct EvalSummary {
   double kl_999 = 0;   // 99.9 % of the rows are below
   double max_kl = 0;
   double top1_agreement = 0;  // share of rows whose most likely token is the same
+  std::vector<LayerError> worst_layers;
 };
 
 class EvalMetrics {

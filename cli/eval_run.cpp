@@ -8,9 +8,15 @@
 namespace onw::cli {
 namespace {
 
+constexpr size_t kWorstLayers = 5;
+
 class ExecutableLogits : public LogitsSource {
  public:
-  explicit ExecutableLogits(std::shared_ptr<Executable> executable) : executable_(std::move(executable)) {}
+  explicit ExecutableLogits(std::shared_ptr<Executable> executable)
+      : executable_(std::move(executable)), tap_(executable_->info().hidden) {
+    executable_->observe(&tap_);
+  }
+  ~ExecutableLogits() override { executable_->observe(nullptr); }
 
   int64_t vocabulary() const override { return executable_->info().vocabulary; }
 
@@ -25,14 +31,18 @@ class ExecutableLogits : public LogitsSource {
     std::vector<Row> rows;
     for (size_t i = 0; i < ids.size(); ++i) rows.push_back(text_row(0, begin + static_cast<int64_t>(i), ids[i], true));
     Sequence* const sequences[] = {sequence_.get()};
+    tap_.clear();
     const auto outputs = executable_->run({sequences, rows}, CancelToken());
     RETURN_IF_ERROR(outputs);
     sequence_->commit(static_cast<int>(rows.size()));
     return outputs->logits;
   }
 
+  const LayerTap* layers() const override { return tap_.layers().empty() ? nullptr : &tap_; }
+
  private:
   std::shared_ptr<Executable> executable_;
+  LayerTap tap_;
   std::unique_ptr<Sequence> sequence_;
 };
 
@@ -104,6 +114,7 @@ Result<EvalSummary> run_eval(LogitsSource& source, LogitsSource* reference, cons
     if (run.ids[i] < 0 || run.ids[i] >= vocabulary)
       return error(Code::invalid_argument, "id number {} is {}, but the vocabulary has {}", i, run.ids[i], vocabulary);
   EvalMetrics metrics;
+  LayerErrors layers;
   const auto window = static_cast<size_t>(run.window);
   for (size_t at = 0; at < run.ids.size();) {
     const size_t window_end = std::min((at / window + 1) * window, run.ids.size());
@@ -119,11 +130,15 @@ Result<EvalSummary> run_eval(LogitsSource& source, LogitsSource* reference, cons
       RETURN_IF_ERROR(others);
       for (size_t i = 0; i < count; ++i)
         metrics.add_comparison(row(*logits, i, vocabulary), row(*others, i, vocabulary));
+      if (source.layers() != nullptr && reference->layers() != nullptr)
+        RETURN_IF_ERROR(layers.add(*source.layers(), *reference->layers()));
     }
     at += count;
     if (run.progress) run.progress(static_cast<int64_t>(at));
   }
-  return metrics.summary();
+  EvalSummary summary = metrics.summary();
+  summary.worst_layers = layers.worst(kWorstLayers);
+  return summary;
 }
 
 }  // namespace onw::cli

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "cli/eval_metrics.h"
+#include "cli/layer_errors.h"
 #include "targets/executable.h"
 
 namespace onw::cli {
@@ -22,6 +23,8 @@ class LogitsSource {
   virtual int64_t vocabulary() const = 0;
   // [ids.size(), vocabulary], valid until the next call. `fresh`: nothing of what came before is remembered.
   virtual Result<std::span<const float>> next(std::span<const int32_t> ids, bool fresh) = 0;
+  // What the layers handed on in the last `next`; null where only logits are known.
+  virtual const LayerTap* layers() const { return nullptr; }
 };
 
 // Errors of `next`: those of the executable.
@@ -38,6 +41,7 @@ struct EvalRun {
   std::function<Result<void>(std::span<const float> logits)> sink = {};  // of every step, in order
 };
 
+// Layers are compared where both sources know them.
 Result<EvalSummary> run_eval(LogitsSource& source, LogitsSource* reference, const EvalRun& run);
 
 }  // namespace onw::cli

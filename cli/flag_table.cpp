@@ -74,11 +74,13 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--against", Kind::text, "DEVICE|FILE", "", "", "eval",
      "Compares with another device, or with logits saved before (.safetensors)"},
     {"--save-logits", Kind::text, "FILE", "", "", "eval", "Writes ids and logits as safetensors"},
-    {"--prompt", Kind::integers, "N,…", "64,512", "", "bench", "Lengths of the prompts to time", 1, kMany},
-    {"--decode", Kind::integer, "N", "64", "", "bench", "Tokens to draw", 1, kMany},
+    {"--prompt", Kind::integers, "N,…", "64,512", "", "bench", "Lengths of the prompts to time; 0: none", 0, kMany},
+    {"--decode", Kind::integer, "N", "64", "", "bench", "Tokens to draw; 0: none", 0, kMany},
     {"--depth", Kind::integers, "N,…", "0", "", "bench", "Tokens in the cache before the measured ones", 0, kMany},
     {"--batch", Kind::integers, "N,…", "1", "", "bench", "Conversations at the same time", 1, 4096},
     {"--replay", Kind::text, "FILE", "", "", "bench", "Takes recorded token ids as the draws"},
+    {"--no-load", Kind::toggle, "", "", "", "bench", "Leaves the page cache alone: loading is not timed"},
+    {"--profile", Kind::toggle, "", "", "", "bench", "Also where the time of a prompt or step goes, op by op"},
 
     // Looking inside.
     {"--graph", Kind::integer, "ROWS", "", "", "inspect", "Prints the graph that the CPU runs", 1, 65536},

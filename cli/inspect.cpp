@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "graph/text.h"
 #include "kernels/isa.h"
+#include "models/registry.h"
 #include "passes/decompose.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
@@ -32,6 +33,7 @@ struct Facts {
   EngineInfo engine;
   std::map<std::string, FormatUse> formats;
   FormatUse all;
+  KvDefault kv;
   int64_t context = 0;
   MemoryNeed need;
 };
@@ -47,6 +49,10 @@ Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
     const auto model = ModelFolder::open(folder);
     RETURN_IF_ERROR(model);
     f.engine = model->engine();
+    const auto program = build_program(model->config());
+    RETURN_IF_ERROR(program);
+    f.kv = kv_default(*program);
+    if (const auto asked = kv_format(args)) f.kv = {*asked, "as asked"};
   }
   for (const auto& weight : f.engine.weights) {
     for (FormatUse* use : {&f.formats[std::string(name(weight.format))], &f.all}) {
@@ -71,6 +77,7 @@ std::string to_text(const Facts& f) {
              {"family", e.family},
              {"dimensions", fmt::format("{} layers, {} hidden, vocabulary of {}", e.layers, e.hidden, e.vocabulary)},
              {"context", fmt::format("{} tokens", e.max_context)},
+             {"keys, values", fmt::format("{}: {}", name(f.kv.format), f.kv.reason)},
              {"made for", fmt::format("{}; runs as it is on {}", e.made_for, fmt::join(e.runs_on, ", "))},
              {"stop ids", fmt::format("{}", fmt::join(e.stop_ids, ", "))},
              {"source", fmt::format("{} {}", e.provenance.source, e.provenance.revision)},
@@ -103,6 +110,7 @@ ordered_json to_json(const Facts& f) {
           {"hidden", e.hidden},
           {"vocabulary", e.vocabulary},
           {"max_context", e.max_context},
+          {"kv", {{"format", name(f.kv.format)}, {"reason", f.kv.reason}}},
           {"made_for", e.made_for},
           {"runs_on", e.runs_on},
           {"stop_ids", e.stop_ids},
@@ -122,10 +130,14 @@ ordered_json to_json(const Facts& f) {
             {"total_bytes", f.need.total()}}}};
 }
 
-Result<CpuOptions> cpu_options(const Args& args, int64_t rows) {
+KvFormat kv_of(const OpenedModel& model, const Args& args) {
+  return kv_format(args).value_or(kv_default(model.program).format);
+}
+
+Result<CpuOptions> cpu_options(const OpenedModel& model, const Args& args, int64_t rows) {
   const auto isa = active_isa();
   RETURN_IF_ERROR(isa);
-  return CpuOptions{.kv = kv_format(args).value_or(KvFormat::int8),
+  return CpuOptions{.kv = kv_of(model, args),
                     .isa = *isa,
                     .threads = plan_threads(read_machine()).threads,
                     .max_step_rows = static_cast<int>(rows),
@@ -138,7 +150,7 @@ Result<std::string> graph_text(const OpenedModel& model, const Args& args) {
   if (!args.has("--primitive")) {
     const auto weights = cpu_weights(model);
     RETURN_IF_ERROR(weights);
-    const auto program = cpu_program(model.program, *weights, kv_format(args).value_or(KvFormat::int8));
+    const auto program = cpu_program(model.program, *weights, kv_of(model, args));
     if (!args.has("--dot")) return onw::print(program);
     std::string text;
     for (const auto& function : program.functions) text += dot(function);
@@ -176,7 +188,7 @@ Result<void> run_inspect(const Args& args) {
     RETURN_IF_ERROR(write_output(*text));
   }
   if (!args.has("--plan")) return {};
-  const auto options = cpu_options(args, *args.integer("--plan"));
+  const auto options = cpu_options(*model, args, *args.integer("--plan"));
   RETURN_IF_ERROR(options);
   const auto weights = cpu_weights(*model);
   RETURN_IF_ERROR(weights);

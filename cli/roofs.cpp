@@ -59,12 +59,16 @@ Roofs measure_roofs(const ThreadPlan& plan, Isa isa, double seconds) {
     });
     return static_cast<double>(count * kPiece);
   });
-  roofs.ops_per_s = best_rate(seconds, [&] {
-    std::atomic<int64_t> ops = 0;
-    pool.parallel_for(pool.threads(),
-                      [&](int64_t begin, int64_t end, int) { ops += (end - begin) * roof_dot(kDotRounds, isa); });
-    return static_cast<double>(ops.load());
-  });
+  const auto dot_rate = [&](Isa level) {
+    return best_rate(seconds, [&] {
+      std::atomic<int64_t> ops = 0;
+      pool.parallel_for(pool.threads(),
+                        [&](int64_t begin, int64_t end, int) { ops += (end - begin) * roof_dot(kDotRounds, level); });
+      return static_cast<double>(ops.load());
+    });
+  };
+  roofs.ops_per_s = dot_rate(isa);
+  roofs.vector_ops_per_s = isa == Isa::amx ? dot_rate(Isa::avx512vnni) : roofs.ops_per_s;
   return roofs;
 }
 

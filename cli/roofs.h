@@ -10,7 +10,8 @@ namespace onw::cli {
 
 struct Roofs {
   double read_bytes_per_s = 0;
-  double ops_per_s = 0;  // INT8; a multiplication and an addition are two
+  double ops_per_s = 0;         // INT8; a multiplication and an addition are two
+  double vector_ops_per_s = 0;  // without tiles (AMX), where the level has them; else the same
   int threads = 0;
   int64_t buffer_bytes = 0;  // what was read, over and over; larger than the caches where memory allows
 };

@@ -18,13 +18,19 @@ constexpr std::string_view kGranite[] = {"GraniteForCausalLM", "granite"};
 constexpr std::string_view kGraniteHybrid[] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid"};
 constexpr std::string_view kGemma3[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3"};
 
+// Measured with `onw eval --kv int8 --against F16's logits`: docs/arithmetic.md has the table.
+constexpr KvDefault kMeasuredLlama = {KvFormat::int8, "KL x against F16 with SmolLM2-135M"};
+constexpr KvDefault kMeasuredGemma3 = {KvFormat::int8, "KL x against F16 with Gemma 3 270M"};
+constexpr KvDefault kNotMeasured = {KvFormat::f16, "INT8 was not measured for this family"};
+constexpr KvDefault kKeyBiases = {KvFormat::f16, "biases of the keys leave one INT8 scale per head too coarse"};
+
 const Family kFamilies[] = {
-    {"llama", kLlama, "llama", build_llama, llama_config_from_gguf},
-    {"qwen2", kQwen2, "qwen2", build_qwen2, qwen2_config_from_gguf},
-    {"qwen3", kQwen3, "qwen3", build_qwen3, qwen3_config_from_gguf},
-    {"granite", kGranite, "granite", build_granite, granite_config_from_gguf},
-    {"granitemoehybrid", kGraniteHybrid, "", build_granite_hybrid, nullptr},
-    {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf},
+    {"llama", kLlama, "llama", build_llama, llama_config_from_gguf, kMeasuredLlama},
+    {"qwen2", kQwen2, "qwen2", build_qwen2, qwen2_config_from_gguf, kKeyBiases},
+    {"qwen3", kQwen3, "qwen3", build_qwen3, qwen3_config_from_gguf, kNotMeasured},
+    {"granite", kGranite, "granite", build_granite, granite_config_from_gguf, kNotMeasured},
+    {"granitemoehybrid", kGraniteHybrid, "", build_granite_hybrid, nullptr, kNotMeasured},
+    {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf, kMeasuredGemma3},
 };
 
 // Levenshtein's distance, for "did you mean".
@@ -74,6 +80,11 @@ Result<const Family*> find_gguf_family(std::string_view architecture) {
   for (const Family& f : kFamilies)
     if (!f.gguf_architecture.empty() && f.gguf_architecture == architecture) return &f;
   return unknown(architecture);
+}
+
+KvDefault kv_default(const Program& program) {
+  const auto found = std::ranges::find(kFamilies, program.family, &Family::name);
+  return found == std::end(kFamilies) ? kNotMeasured : found->kv;
 }
 
 Result<Program> build_program(const Json& config) {

@@ -1,6 +1,5 @@
 #include "runtime/load.h"
 
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -32,16 +31,14 @@ struct Device {
                                               const LoadOptions& options);
 };
 
-std::string_view kv_name(KvFormat kv) {
-  constexpr std::array<std::string_view, 3> kNames = {"int8", "f16", "f32"};
-  return kNames[static_cast<size_t>(kv)];
+KvFormat kv_format(const OpenedModel& model, const LoadOptions& options) {
+  return options.kv.value_or(kv_default(model.program).format);
 }
 
 Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, const Machinery& machinery,
                                                           const LoadOptions& options) {
-  Program program = options.quantised
-                        ? quantise_activations(model.program, kv_name(options.kv.value_or(KvFormat::int8)))
-                        : set_kv_format(model.program, kv_name(options.kv.value_or(KvFormat::f32)));
+  Program program = options.quantised ? quantise_activations(model.program, name(kv_format(model, options)))
+                                      : set_kv_format(model.program, name(options.kv.value_or(KvFormat::f32)));
   const auto find = [folder = model.folder](std::string_view name) { return folder->weight(name); };
   return make_reference(std::move(program), {.find = find, .owner = model.folder},
                         {.isa = machinery.isa,
@@ -59,7 +56,7 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
   const MeasuredThreads measured(cache_folder(), model.folder->engine().files.at(std::string(kWeightsFile)).sha256,
                                  machinery.isa, machinery.threads);
   return make_cpu(model.program, std::move(*tiled),
-                  {.kv = options.kv.value_or(KvFormat::int8),
+                  {.kv = kv_format(model, options),
                    .isa = machinery.isa,
                    .threads = machinery.threads.threads,
                    .cpus = machinery.threads.cpus,

@@ -23,7 +23,7 @@ using LoadObserver = std::function<bool(int64_t done, int64_t total)>;
 
 struct LoadOptions {
   std::string device = "CPU";  // reference | CPU
-  std::optional<KvFormat> kv;  // none: the model's default
+  std::optional<KvFormat> kv;  // none: the family's default (models/registry.h)
   int threads = 0;             // 0: one per physical core, within the quota of the process
   int64_t max_context = 0;     // 0: the model's
   int max_step_rows = 512;

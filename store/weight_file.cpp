@@ -28,6 +28,7 @@ Result<WeightFile> WeightFile::open(const std::filesystem::path& path, std::vect
   auto file = SafetensorsFile::open(path);
   RETURN_IF_ERROR(file);
   opened.file_ = std::move(*file);
+  opened.file_.file().advise_huge_pages();
   RETURN_IF_ERROR(opened.check_footer());
   for (StoredWeight& w : weights) {
     RETURN_IF_ERROR(opened.check_weight(w));

@@ -42,8 +42,6 @@ class WeightFile {
   // SHA-256 of the whole file.
   std::string digest() const;
 
-  void advise_huge_pages() const { file_.file().advise_huge_pages(); }
-
  private:
   Result<void> check_footer() const;
   Result<void> check_weight(const StoredWeight& weight) const;

@@ -16,6 +16,8 @@
 
 namespace onw {
 
+class OpObserver;  // targets/op_observer.h
+
 class CancelToken {
  public:
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -158,6 +160,8 @@ class Executable {
   // kept whole). Errors: cancelled, context_overflow, out_of_memory, numerics, invalid_argument (a row that breaks the
   // rules of Row).
   virtual Result<Outputs> run(const Step& step, const CancelToken& cancel) = 0;
+  // Shows each op of the steps that follow to `observer`; null: none, as at the start. Results stay the same.
+  virtual void observe(OpObserver* observer) { static_cast<void>(observer); }
 };
 
 }  // namespace onw

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/checked.h"
+#include "base/huge_memory.h"
 #include "base/preemptions.h"
 #include "graph/verifier.h"
 #include "kernels/rope_row.h"
@@ -76,9 +77,11 @@ class Cpu final : public Executable {
 
   Result<void> allocate() {
     const int64_t bytes = plans_.body.arena_bytes() + plans_.head.arena_bytes();
-    arena_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(round_up(bytes, 4096)))));
+    const auto whole = static_cast<size_t>(round_up(bytes, static_cast<int64_t>(kHugePageBytes)));
+    arena_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePageBytes, whole)));
     if (arena_ == nullptr)
       return error(Code::out_of_memory, "no memory for {} bytes of activations. Close other programs.", bytes);
+    advise_huge_pages({arena_.get(), whole});
     logits_.reserve(static_cast<size_t>(info_.vocabulary));
     return {};
   }
@@ -131,7 +134,8 @@ class Cpu final : public Executable {
                  .pool = &pool_,
                  .isa = options_.isa,
                  .row_ops = row_ops_,
-                 .attention = attention_};
+                 .attention = attention_,
+                 .observer = observer_};
     write_inputs(step, c);
     if (!plans_.body.run(c, cancel)) return error(Code::cancelled, "cancelled");
     gather_hidden(step, c);
@@ -144,6 +148,8 @@ class Cpu final : public Executable {
     if (settled && options_.on_thread_choices) options_.on_thread_choices(thread_table_.choices());
     return Outputs{logits_, hidden_};
   }
+
+  void observe(OpObserver* observer) override { observer_ = observer; }
 
  private:
   static CpuSequence& sequence_of(const Step& step, const Span& span) {
@@ -247,13 +253,13 @@ class Cpu final : public Executable {
   std::vector<Span> spans_;
   std::unique_ptr<std::byte, FreeAligned> arena_;
   std::vector<float> logits_, hidden_;
+  OpObserver* observer_ = nullptr;
 };
 
 }  // namespace
 
 Program cpu_program(const Program& program, const WeightSet& weights, KvFormat kv) {
-  const std::string_view format = kv == KvFormat::int8 ? "int8" : kv == KvFormat::f16 ? "f16" : "f32";
-  const Program quantised = quantise_activations(program, format);
+  const Program quantised = quantise_activations(program, name(kv));
   return fuse(merge_linears(quantised, [&](const auto& names) { return cpu::adjacent(weights, names); }));
 }
 

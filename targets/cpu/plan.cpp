@@ -1,11 +1,13 @@
 #include "targets/cpu/plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "quant/unpack.h"
 #include "targets/cpu/steps.h"
 #include "targets/cpu/tiled_weights.h"
+#include "targets/op_observer.h"
 
 namespace onw::cpu {
 
@@ -27,6 +29,7 @@ class PlanCompiler {
       auto step = compile(n, v);
       if (!step) return failure(std::move(step), n.label);
       plan_.steps_.push_back(std::move(*step));
+      plan_.ops_.push_back(n.op);
       plan_.results_.push_back(n.type.dtype == DType::none ? Slot{} : slot(v));
     }
     for (const Output& o : f().outputs) plan_.outputs_.emplace_back(o.name, slot(o.value));
@@ -230,11 +233,31 @@ Result<Plan> Plan::compile(const Program& program, const Function& function, con
 }
 
 bool Plan::run(const RunContext& context, const CancelToken& cancel) const {
-  for (const auto& step : steps_) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
     if (cancel.cancelled()) return false;
-    step->run(context);
+    if (context.observer == nullptr) {
+      steps_[i]->run(context);
+      continue;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    steps_[i]->run(context);
+    show(i, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), context);
   }
   return true;
+}
+
+void Plan::show(size_t step, double seconds, const RunContext& c) const {
+  const Slot& result = results_[step];
+  SeenOp seen{.label = steps_[step]->label(),
+              .kind = name(ops_[step]),
+              .seconds = seconds,
+              .weight_bytes = steps_[step]->weight_bytes(),
+              .weight_ops = 2 * steps_[step]->weight_values() * c.rows};
+  if (result.offset >= 0 && result.group == 0) {
+    seen.values = result.f32(c);
+    seen.rows = c.rows, seen.width = result.width, seen.stride = result.stride;
+  }
+  c.observer->seen(seen);
 }
 
 namespace {

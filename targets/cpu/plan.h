@@ -35,6 +35,7 @@ struct RunContext {
   Isa isa = Isa::generic;
   const RowOps* row_ops = nullptr;
   const AttentionOps* attention = nullptr;
+  OpObserver* observer = nullptr;
 };
 
 // A value during a run: FP32 rows with a stride (views have that of their owner), or INT8 rows.
@@ -55,6 +56,7 @@ class PlanStep {
   virtual ~PlanStep() = default;
   virtual void run(const RunContext& c) = 0;
   virtual int64_t weight_bytes() const { return 0; }
+  virtual int64_t weight_values() const { return 0; }
   const std::string& label() const { return label_; }
 
  private:
@@ -90,13 +92,15 @@ class Plan {
 
  private:
   friend class PlanCompiler;
+  void show(size_t step, double seconds, const RunContext& context) const;
 
   Function function_;
   MemoryPlan memory_;
   std::vector<std::shared_ptr<const std::vector<float>>>
       vectors_;  // norms and biases that do not lie in the file as FP32
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  std::vector<Slot> results_;  // by step, for first_not_finite
+  std::vector<Slot> results_;  // by step, for first_not_finite and observers
+  std::vector<Op> ops_;        // by step
   std::vector<std::pair<std::string, Slot>> inputs_, outputs_;
 };
 

@@ -30,6 +30,8 @@ class Linear final : public PlanStep {
     return static_cast<int64_t>(s_.weight.codes.size() + s_.weight.scales.size() + s_.weight.minima.size());
   }
 
+  int64_t weight_values() const override { return s_.weight.outputs * s_.weight.inputs; }
+
   void run(const RunContext& c) override {
     MatmulOutput out{.y = s_.y.f32(c), .stride = s_.y.stride, .bias = s_.bias.empty() ? nullptr : s_.bias.data()};
     if (s_.residual.offset >= 0) out.residual = s_.residual.f32(c), out.residual_stride = s_.residual.stride;

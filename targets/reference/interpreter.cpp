@@ -1,7 +1,10 @@
 #include "targets/reference/interpreter.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+
+#include "targets/op_observer.h"
 
 namespace onw::reference {
 namespace {
@@ -34,6 +37,23 @@ Result<Tensor> run_node(const Function& f, size_t i, std::vector<Tensor>& values
 
 }  // namespace
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void show(OpObserver& observer, const Node& n, const Tensor& value, Clock::time_point start) {
+  SeenOp seen{
+      .label = n.label, .kind = name(n.op), .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+  if (n.type.dtype == DType::f32 && value.rows() > 0) {
+    seen.values = value.f.data();
+    seen.rows = value.rows();
+    seen.width = seen.stride = static_cast<int64_t>(value.f.size()) / value.rows();
+  }
+  observer.seen(seen);
+}
+
+}  // namespace
+
 bool all_finite(const Tensor& t) {
   if (t.type.dtype == DType::q8) {
     for (int64_t g = 0; g < t.q.inputs / t.q.group; ++g)
@@ -51,10 +71,12 @@ Result<Inputs> run_function(const Function& f, Inputs inputs, const Context& c, 
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     if (f.nodes[i].op == Op::weight) continue;
     if (cancel.cancelled()) return error(Code::cancelled, "cancelled before {}", f.nodes[i].label);
+    const auto start = c.observer == nullptr ? Clock::time_point() : Clock::now();
     auto value = run_node(f, i, values, inputs, c);
     if (!value) return failure(std::move(value), f.nodes[i].label);
     if (check_finite && !all_finite(*value))
       return error(Code::numerics, "{}: {} gives a value that is not finite", f.name, f.nodes[i].label);
+    if (c.observer != nullptr) show(*c.observer, f.nodes[i], *value, start);
     values[i] = std::move(*value);
     for (const Value v : f.nodes[i].inputs)
       if (last[static_cast<size_t>(v.id)] == i) values[static_cast<size_t>(v.id)] = {};

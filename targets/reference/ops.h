@@ -23,6 +23,7 @@ struct Context {
   int64_t rows = 0;
   Isa isa = Isa::generic;  // generic: the judge's own products; else the kernels' (equal bits, for long runs)
   int threads = 1;
+  OpObserver* observer = nullptr;
   std::function<KvCache&(int sequence, int state)> cache;
 };
 

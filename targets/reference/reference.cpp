@@ -203,6 +203,8 @@ class Reference final : public Executable {
     return Outputs{logits_, hidden_};
   }
 
+  void observe(OpObserver* observer) override { observer_ = observer; }
+
  private:
   Caches empty_caches() const {
     Caches caches;
@@ -257,6 +259,7 @@ class Reference final : public Executable {
         .rows = static_cast<int64_t>(step.rows.size()),
         .isa = model_->options.isa,
         .threads = model_->options.threads,
+        .observer = observer_,
         .cache = [&](int s, int state) -> KvCache& { return sequence(step, s).cache(static_cast<size_t>(state)); }};
     auto inputs = body_inputs(step);
     RETURN_IF_ERROR(inputs);
@@ -285,6 +288,7 @@ class Reference final : public Executable {
   }
 
   std::shared_ptr<const Model> model_;
+  OpObserver* observer_ = nullptr;
   std::vector<float> logits_, hidden_;
 };
 

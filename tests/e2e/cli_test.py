@@ -197,6 +197,9 @@ class Measuring(unittest.TestCase):
             self.assertEqual(found["against"]["top1_agreement"], 1)
         found = json.loads(onw("eval", "tiny", "--ids", ids, "--against", "reference", "--json").stdout)
         self.assertGreater(found["against"]["mean_kl"], 0)
+        worst = [layer["relative_rms"] for layer in found["against"]["worst_layers"]]
+        self.assertEqual(len(worst), 2)
+        self.assertTrue(0.5 > worst[0] >= worst[1] > 0, worst)
         other = FOLDER / "other.txt"
         other.write_text("[1, 2, 3]")
         done = onw("eval", "tiny", "--ids", other, "--against", saved)
@@ -215,7 +218,19 @@ class Measuring(unittest.TestCase):
             self.assertEqual(set(run), {"kind", "rows", "depth", "batch", "tokens_per_s", "bytes_per_s", "ops_per_s", "share"})
             self.assertGreater(run["tokens_per_s"], 0)
         self.assertIn("<svg", picture.read_text())
+        self.assertGreaterEqual(found["roofs"]["ops_per_s"], found["roofs"]["vector_ops_per_s"])
         self.assertEqual(onw("bench", "tiny", "--depth", "5000").returncode, 1)
+
+    def test_bench_tells_where_the_time_goes(self):
+        done = onw("bench", "tiny", "--prompt", "0", "--decode", "3", "--profile", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (run,) = json.loads(done.stdout)["runs"]
+        lines = {(line["op"], line["name"]): line for line in run["profile"]}
+        self.assertEqual(lines["attention", "attention"]["calls"], 2)
+        self.assertGreater(sum(line["weight_bytes"] for line in lines.values()), 0)
+        self.assertEqual(lines["outside", ""]["weight_ops"], 0)
+        table = onw("bench", "tiny", "--prompt", "16", "--decode", "0", "--profile").stdout
+        self.assertIn("SHARE", table)
 
     def test_inspect_tells_formats_and_memory(self):
         found = json.loads(onw("inspect", "tiny", "--json", "--context", "512").stdout)

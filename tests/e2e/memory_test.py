@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The memory that an answer takes is what `onw inspect` says beforehand."""
+import json
+import pathlib
+import resource
+import struct
+import subprocess
+import unittest
+
+import harness
+import tiny_hf
+
+FOLDER = pathlib.Path(harness.FOLDER.name)
+CONTEXT = 8192
+HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD, VOCABULARY = 512, 2048, 24, 8, 8, 64, 260
+
+
+def shapes():
+    kv = KV_HEADS * HEAD
+    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        for name, shape in (("input_layernorm", (HIDDEN,)), ("self_attn.q_proj", (HIDDEN, HIDDEN)), ("self_attn.k_proj", (kv, HIDDEN)),
+                            ("self_attn.v_proj", (kv, HIDDEN)), ("self_attn.o_proj", (HIDDEN, HIDDEN)),
+                            ("post_attention_layernorm", (HIDDEN,)), ("mlp.gate_proj", (INNER, HIDDEN)),
+                            ("mlp.up_proj", (INNER, HIDDEN)), ("mlp.down_proj", (HIDDEN, INNER))):
+            yield at + name + ".weight", shape
+    yield "model.norm.weight", (HIDDEN,)
+    yield "lm_head.weight", (VOCABULARY, HIDDEN)
+
+
+def write_published(folder):
+    """A model whose caches are large beside the program itself. Its weights are holes in the file: all zero, and quick to make."""
+    tiny_hf.write(folder, max_context=CONTEXT)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+               "num_key_value_heads": KV_HEADS, "head_dim": HEAD}
+    (folder / "config.json").write_text(json.dumps(config))
+    header, at = {}, 0
+    for name, shape in shapes():
+        size = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[name] = {"dtype": "F16", "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+
+
+def peak_bytes(words):
+    """What the program had resident at most, and what it printed."""
+    process = subprocess.Popen([harness.ONW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment())
+    out, err = process.stdout.read(), process.stderr.read()
+    _, status, usage = __import__("os").wait4(process.pid, 0)
+    process.returncode = status
+    return usage.ru_maxrss * 1024, out, err.decode(), status
+
+
+class Memory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        write_published(FOLDER / "wide")
+        done = harness.onw("convert", FOLDER / "wide", harness.HOME / "models" / "wide")
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr)
