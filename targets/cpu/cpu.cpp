@@ -98,8 +98,8 @@ class Cpu final : public Executable {
         n.weights_bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
     }
     for (const StateDecl& s : form_->program.states)
-      n.state_bytes += KvPages(s, options_.kv).page_bytes() *
-                       pages_needed(s, tokens, kWindowSlack + info_.max_step_rows) * sequences;
+      n.state_bytes +=
+          page_bytes(s, options_.kv) * pages_needed(s, tokens, kWindowSlack + info_.max_step_rows) * sequences;
     n.work_bytes = plans_.body.arena_bytes() + plans_.head.arena_bytes() + info_.vocabulary * 4;
     return n;
   }
@@ -113,7 +113,7 @@ class Cpu final : public Executable {
     for (const StateDecl& d : form_->program.states) {
       const double seen = d.window > 0 ? std::min<double>(static_cast<double>(d.window), static_cast<double>(s.depth))
                                        : static_cast<double>(s.depth);
-      kv += seen * static_cast<double>(KvPages(d, options_.kv).page_bytes()) / kPagePositions;
+      kv += seen * static_cast<double>(page_bytes(d, options_.kv)) / kPagePositions;
     }
     const double bytes = body + (s.logits_rows > 0 ? head : 0) + kv * s.sequences;
     const double ops =

@@ -1,24 +1,18 @@
 #include "targets/cpu/kv_pages.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/checked.h"
 
 namespace onw::cpu {
 
-KvPages::KvPages(const StateDecl& state, KvFormat format)
-    : state_(&state), layout_{format, static_cast<int>(state.head_dim)} {}
-
-Result<Page> KvPages::allocate() const {
-  void* memory = std::aligned_alloc(64, static_cast<size_t>(round_up(page_bytes(), 64)));
-  if (memory == nullptr)
-    return error(Code::out_of_memory,
-                 "no memory for {} bytes of key-value cache. Use a shorter context, or fewer conversations at once.",
-                 page_bytes());
-  return Page(static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); });
+int64_t page_bytes(const StateDecl& state, KvFormat format) {
+  return state.heads * KvLayout{format, static_cast<int>(state.head_dim)}.bytes();
 }
+
+KvPages::KvPages(const StateDecl& state, KvFormat format, std::shared_ptr<PagePool> pool)
+    : state_(&state), pool_(std::move(pool)), layout_{format, static_cast<int>(state.head_dim)} {}
 
 Result<void> KvPages::grow_table(int64_t blocks) {
   if (blocks <= block_capacity_) return {};
@@ -51,7 +45,7 @@ Result<void> KvPages::prepare(int64_t begin, int64_t end) {
       fresh = std::move(spare_.back());
       spare_.pop_back();
     } else {
-      auto allocated = allocate();
+      auto allocated = pool_->allocate(page_bytes());
       RETURN_IF_ERROR(allocated);
       fresh = std::move(*allocated);
     }
@@ -71,7 +65,7 @@ Result<void> KvPages::reserve(int64_t tokens) {
         needed, ring - (static_cast<int64_t>(pages_.size()) - first_block_) - static_cast<int64_t>(spare_.size()));
   }
   for (; needed > 0; --needed) {
-    auto fresh = allocate();
+    auto fresh = pool_->allocate(page_bytes());
     RETURN_IF_ERROR(fresh);
     spare_.push_back(std::move(*fresh));
   }
@@ -90,7 +84,7 @@ void KvPages::drop_before(int64_t position) {
 }
 
 KvPages KvPages::share() const {
-  KvPages copy(*state_, layout_.format);
+  KvPages copy(*state_, layout_.format, pool_);
   copy.first_kept_ = first_kept_;
   copy.first_block_ = first_block_;
   copy.block_capacity_ = block_capacity_;

@@ -10,15 +10,18 @@
 #include "base/result.h"
 #include "graph/program.h"
 #include "kernels/attention/kv_page.h"
+#include "targets/cpu/page_pool.h"
 
 namespace onw::cpu {
 
-// All heads of one state for 256 positions: heads x layout.bytes().
-using Page = std::shared_ptr<std::byte>;
+// A Page holds all heads of one state for 256 positions: heads x layout.bytes().
+
+// Bytes of one page of a state.
+int64_t page_bytes(const StateDecl& state, KvFormat format);
 
 class KvPages {
  public:
-  KvPages(const StateDecl& state, KvFormat format);
+  KvPages(const StateDecl& state, KvFormat format, std::shared_ptr<PagePool> pool);
   KvPages(KvPages&&) = default;
   KvPages& operator=(KvPages&&) = default;
 
@@ -51,15 +54,15 @@ class KvPages {
 
   const KvLayout& layout() const { return layout_; }
   const StateDecl& state() const { return *state_; }
-  int64_t page_bytes() const { return state_->heads * layout_.bytes(); }
+  int64_t page_bytes() const { return onw::cpu::page_bytes(*state_, layout_.format); }
   int64_t bytes_held() const;  // pages in use or reserved, shared or not
 
  private:
-  Result<Page> allocate() const;
   Result<void> grow_table(int64_t blocks);
   void set(int64_t block, Page page);
 
   const StateDecl* state_;
+  std::shared_ptr<PagePool> pool_;
   KvLayout layout_;
   int64_t first_kept_ = 0;
   int64_t first_block_ = 0;

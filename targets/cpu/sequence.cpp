@@ -59,7 +59,7 @@ float element(KvFormat format, std::span<const std::byte> from, size_t i, float 
 }  // namespace
 
 CpuSequence::CpuSequence(std::shared_ptr<const SequenceForm> form) : form_(std::move(form)) {
-  for (const StateDecl& s : form_->program.states) states_.emplace_back(s, form_->kv);
+  for (const StateDecl& s : form_->program.states) states_.emplace_back(s, form_->kv, form_->pages);
 }
 
 Result<void> CpuSequence::reserve(int64_t tokens) {
@@ -216,7 +216,7 @@ Result<void> CpuSequence::import_from(StateSource& source) {
                  form_->max_context);
   std::vector<KvPages> fresh;
   for (const StateDecl& decl : form_->program.states) {
-    KvPages& s = fresh.emplace_back(decl, form_->kv);
+    KvPages& s = fresh.emplace_back(decl, form_->kv, form_->pages);
     const int64_t first = first_canonical_position(decl, source.length());
     s.begin_at(first);
     RETURN_IF_ERROR(s.prepare(first, source.length()));

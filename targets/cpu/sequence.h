@@ -14,6 +14,7 @@ struct SequenceForm {
   Program program;
   KvFormat kv = KvFormat::int8;
   int64_t max_context = 0;
+  std::shared_ptr<PagePool> pages = std::make_shared<PagePool>();
 };
 
 // Positions behind a window that are kept, so that a few tokens can be taken back without a checkpoint.
