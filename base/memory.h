@@ -16,6 +16,9 @@ int64_t total_memory_bytes();
 // The most memory that this process has had resident so far; 0 where that is not known.
 int64_t peak_memory_bytes();
 
+// What this process has resident now; 0 where that is not known.
+int64_t resident_memory_bytes();
+
 // When the system gives huge pages: "always", "madvise" (where asked for), "never"; empty where that is not known.
 std::string huge_page_mode();
 

@@ -71,6 +71,8 @@ int64_t total_memory_bytes() { return number_in("/proc/meminfo", "MemTotal:", 0)
 
 int64_t peak_memory_bytes() { return number_in("/proc/self/status", "VmHWM:", 0) * 1024; }
 
+int64_t resident_memory_bytes() { return number_in("/proc/self/status", "VmRSS:", 0) * 1024; }
+
 std::string huge_page_mode() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
   std::string text;

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/memory.h"
 #include "base/topology.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
@@ -16,6 +17,7 @@
 #include "passes/decompose.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
+#include "text/text.h"
 
 namespace onw::cli {
 namespace {
@@ -35,8 +37,19 @@ struct Facts {
   FormatUse all;
   KvDefault kv;
   int64_t context = 0;
+  int64_t program_bytes = 0;  // the program itself and the tokenizer
   MemoryNeed need;
+  int64_t total_bytes() const { return program_bytes + need.total(); }
 };
+
+// Resident before any weight is, and what an answer adds to it: code that has not run yet, stacks, small buffers and
+// the checkpoint of a conversation (seen: 12 to 15 MB).
+Result<int64_t> program_bytes(const std::filesystem::path& folder) {
+  constexpr int64_t kAnswer = 14 << 20;
+  const auto tokenizer = Tokenizer::open(folder.string());
+  RETURN_IF_ERROR(tokenizer);
+  return resident_memory_bytes() + kAnswer;
+}
 
 double bits_per_weight(const FormatUse& use) {
   return use.values == 0 ? 0 : 8.0 * static_cast<double>(use.bytes) / static_cast<double>(use.values);
@@ -45,13 +58,16 @@ double bits_per_weight(const FormatUse& use) {
 Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
   Facts f;
   f.name = model_name(folder);
+  const auto program = program_bytes(folder);
+  RETURN_IF_ERROR(program);
+  f.program_bytes = *program;
   {
     const auto model = ModelFolder::open(folder);
     RETURN_IF_ERROR(model);
     f.engine = model->engine();
-    const auto program = build_program(model->config());
-    RETURN_IF_ERROR(program);
-    f.kv = kv_default(*program);
+    const auto graph = build_program(model->config());
+    RETURN_IF_ERROR(graph);
+    f.kv = kv_default(*graph);
     if (const auto asked = kv_format(args)) f.kv = {*asked, "as asked"};
   }
   for (const auto& weight : f.engine.weights) {
@@ -91,9 +107,9 @@ std::string to_text(const Facts& f) {
   for (const auto& [name, use] : f.formats) add(name, use);
   add("all", f.all);
   return text + "\n" + table(rows) +
-         fmt::format("\nmemory at {} tokens: {} weights + {} state + {} work = {}\n", f.context,
+         fmt::format("\nmemory at {} tokens: {} weights + {} state + {} work + {} program = {}\n", f.context,
                      bytes_text(f.need.weights_bytes), bytes_text(f.need.state_bytes), bytes_text(f.need.work_bytes),
-                     bytes_text(f.need.total()));
+                     bytes_text(f.program_bytes), bytes_text(f.total_bytes()));
 }
 
 ordered_json to_json(const Facts& f) {
@@ -127,7 +143,8 @@ ordered_json to_json(const Facts& f) {
             {"weights_bytes", f.need.weights_bytes},
             {"state_bytes", f.need.state_bytes},
             {"work_bytes", f.need.work_bytes},
-            {"total_bytes", f.need.total()}}}};
+            {"program_bytes", f.program_bytes},
+            {"total_bytes", f.total_bytes()}}}};
 }
 
 KvFormat kv_of(const OpenedModel& model, const Args& args) {

@@ -13,7 +13,7 @@
 namespace onw {
 
 // How keys and values are kept where nobody asks for something else, and why: INT8 where it was measured to cost a KL
-// of at most 0.005 against F16 (docs/arithmetic.md), else F16.
+// of at most 0.005 against F16, beyond what rounding alone causes (docs/arithmetic.md), else F16.
 struct KvDefault {
   KvFormat format = KvFormat::f16;
   std::string_view reason;

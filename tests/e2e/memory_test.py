@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The memory that an answer takes is what `onw inspect` says beforehand."""
 import json
+import os
 import pathlib
-import resource
 import struct
 import subprocess
 import unittest
@@ -48,13 +48,17 @@ def write_published(folder):
         file.truncate(8 + len(text) + at)
 
 
-def peak_bytes(words):
-    """What the program had resident at most, and what it printed."""
-    process = subprocess.Popen([harness.ONW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment())
-    out, err = process.stdout.read(), process.stderr.read()
-    _, status, usage = __import__("os").wait4(process.pid, 0)
-    process.returncode = status
-    return usage.ru_maxrss * 1024, out, err.decode(), status
+def answer_peak_bytes(prompt):
+    """What an answer had resident at most."""
+    words = [harness.ONW, "chat", "wide", "--prompt", prompt, "--max-tokens", "4", "--context", str(CONTEXT), "--temperature", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=harness.environment())
+    complaint = process.stderr.read().decode()
+    process.stderr.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise AssertionError(complaint)
+    return usage.ru_maxrss * 1024
 
 
 class Memory(unittest.TestCase):
@@ -64,3 +68,13 @@ class Memory(unittest.TestCase):
         done = harness.onw("convert", FOLDER / "wide", harness.HOME / "models" / "wide")
         if done.returncode != 0:
             raise RuntimeError(done.stderr)
+
+    def test_an_answer_takes_what_inspect_says(self):
+        told = json.loads(harness.onw("inspect", "wide", "--context", CONTEXT, "--json").stdout)["memory"]
+        taken = answer_peak_bytes("x" * (CONTEXT - 100))  # a byte a token
+        self.assertGreater(told["state_bytes"], 2 * told["program_bytes"], "the model is too small for its memory to count")
+        self.assertAlmostEqual(taken / told["total_bytes"], 1, delta=0.05, msg=f"{taken} bytes taken, told {told}")
+
+
+if __name__ == "__main__":
+    harness.main()
