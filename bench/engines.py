@@ -33,6 +33,8 @@ def run(words, timeout=220):
     except subprocess.TimeoutExpired:
         raise CannotDo(f"longer than {timeout} s") from None
     if done.returncode != 0:
+        if done.returncode < 0:
+            raise CannotDo(f"crashed with signal {-done.returncode}")
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
         raise CannotDo(lines[-1][:200] if lines else f"exit code {done.returncode}")
     return done.stdout
@@ -65,6 +67,8 @@ def _batched(folder, gguf, size, threads):
     text = run([program, "-m", gguf, "-c", context, "-npp", BATCH_PROMPT, "-ntg", DECODED, "-npl", size, "-t", threads,
                 "-tb", threads, "--output-format", "jsonl"])
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    if not lines:
+        raise CannotDo("llama-batched-bench printed no figures")
     return {"tokens_per_s": lines[-1]["speed_tg"], "version": ""}
 
 
