@@ -12,7 +12,7 @@
 namespace onw {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO without a writer would wait
   if (fd < 0) {
     const int e = errno;
     return error(e == ENOENT ? Code::not_found : Code::io, "{}: cannot open: {}", path.string(), std::strerror(e));
@@ -22,7 +22,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   file.path_ = path;
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
-    return error(Code::io, "{}: not a regular file", path.string());
+    return error(Code::io, "{}: not a regular file. Give a file, or the folder that holds it", path.string());
   }
   file.size_ = static_cast<size_t>(info.st_size);
   if (file.size_ > 0) {

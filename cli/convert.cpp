@@ -14,9 +14,8 @@ Result<void> run_convert(const Args& args) {
   const auto summary = convert_with_progress(args.positional(0), args.positional(1), *options);
   RETURN_IF_ERROR(summary);
   for (const auto& tensor : summary->tensors) RETURN_IF_ERROR(print("{}\n", to_line(tensor)));
-  for (const auto& name : summary->unused) fmt::print(stderr, "not used: {}\n", name);
-  fmt::print(stderr, "{}: {} in {} weights\n", summary->folder.string(), bytes_text(summary->bytes),
-             summary->tensors.size());
+  for (const auto& name : summary->unused) tell("not used: {}\n", name);
+  tell("{}: {} in {} weights\n", summary->folder.string(), bytes_text(summary->bytes), summary->tensors.size());
   return {};
 }
 

@@ -47,7 +47,7 @@ Result<void> run_list(const Args& args) {
   const auto models = list_models(folder);
   RETURN_IF_ERROR(models);
   if (args.has("--json")) return print_json(*models, args.has("--cache"));
-  if (models->empty()) fmt::print(stderr, "No models in {} yet. Get one: onw pull ORG/NAME\n", folder.string());
+  if (models->empty()) tell("No models in {} yet. Get one: onw pull ORG/NAME\n", folder.string());
   std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "CONVERTED"}};
   for (const auto& model : *models)
     rows.push_back(

@@ -21,8 +21,8 @@ class ConvertLog {
 
   bool operator()(const ConvertProgress& p) {
     if (!progress_) {
-      if (!what_.empty()) fmt::print(stderr, "{}\n", what_);
-      if (p.bytes_kept > 0) fmt::print(stderr, "Going on behind {} of an earlier run\n", bytes_text(p.bytes_kept));
+      if (!what_.empty()) tell("{}\n", what_);
+      if (p.bytes_kept > 0) tell("Going on behind {} of an earlier run\n", bytes_text(p.bytes_kept));
       progress_ = std::make_shared<Progress>("converting", 0, Progress::Unit::bytes);
     }
     progress_->update(p.bytes_done, p.bytes_total);

@@ -27,6 +27,8 @@ Result<void> write_output(std::string_view bytes) {
   return {};
 }
 
+void tell_text(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
+
 Result<void> flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     return error(Code::io, "cannot write to stdout: {}", std::strerror(errno));

@@ -1,4 +1,4 @@
-// Data on stdout. A full disk or a closed pipe is an error like any other.
+// Data on stdout: a full disk or a closed pipe is an error like any other. Words for people on stderr.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,6 +19,14 @@ Result<void> flush_output();
 template <class... Args>
 Result<void> print(fmt::format_string<Args...> format, Args&&... args) {
   return write_output(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// On stderr. Where nobody can be told, nobody is.
+void tell_text(std::string_view text);
+
+template <class... Args>
+void tell(fmt::format_string<Args...> format, Args&&... args) {
+  tell_text(fmt::format(format, std::forward<Args>(args)...));
 }
 
 inline constexpr size_t kMaxInputBytes = size_t{256} << 20;

@@ -33,7 +33,7 @@ Progress::Progress(std::string label, int64_t total, Unit unit)
 Progress::~Progress() {
   if (!drawn_) return;
   show();
-  if (terminal_) fmt::print(stderr, "\n");
+  if (terminal_) tell("\n");
 }
 
 void Progress::update(int64_t done, int64_t total) {
@@ -52,9 +52,9 @@ void Progress::update(int64_t done) {
 void Progress::show() {
   drawn_ = true;
   if (terminal_)
-    fmt::print(stderr, "\r{}\x1b[K", text(done_, terminal_columns()));
+    tell("\r{}\x1b[K", text(done_, terminal_columns()));
   else
-    fmt::print(stderr, "{}\n", text(done_, 200));
+    tell("{}\n", text(done_, 200));
   std::fflush(stderr);
 }
 

@@ -45,7 +45,7 @@ Result<FileLock> lock_for(const fs::path& downloads, std::string_view what) {
   const fs::path path = downloads.string() + ".lock";
   auto lock = FileLock::try_acquire(path);
   if (!lock || lock->held()) return lock;
-  fmt::print(stderr, "{} is being pulled by another onw: waiting for it\n", what);
+  tell("{} is being pulled by another onw: waiting for it\n", what);
   return FileLock::acquire(path);
 }
 
@@ -62,8 +62,7 @@ Result<void> run_pull(const Args& args) {
   const auto lock = lock_for(downloads, args.positional(0));
   RETURN_IF_ERROR(lock);
   if (is_model_folder(out) && !options->replace) {
-    fmt::print(stderr, "{} is here already. To bring it anew: onw pull {} --replace\n", out.string(),
-               args.positional(0));
+    tell("{} is here already. To bring it anew: onw pull {} --replace\n", out.string(), args.positional(0));
     return {};
   }
   const PullRequest request{.source = args.positional(0),
@@ -80,8 +79,8 @@ Result<void> run_pull(const Args& args) {
   RETURN_IF_ERROR(converted);
   std::error_code ignored;  // what is left over only takes room
   if (!args.has("--keep")) fs::remove_all(pulled->folder, ignored);
-  fmt::print(stderr, "{}: {}. Talk to it: onw chat {}\n", out.string(), bytes_text(converted->bytes),
-             fs::relative(out, models_folder(home_folder())).string());
+  tell("{}: {}. Talk to it: onw chat {}\n", out.string(), bytes_text(converted->bytes),
+       fs::relative(out, models_folder(home_folder())).string());
   return {};
 }
 

@@ -15,7 +15,7 @@ Result<void> ask(const LocalModel& model) {
   if (!is_terminal(Stream::in))
     return error(Code::usage, "there is no terminal to ask on. To remove {} without a question: onw rm {} --yes",
                  model.name, model.name);
-  fmt::print(stderr, "Remove {} ({})? [y/N] ", model.name, bytes_text(model.bytes));
+  tell("Remove {} ({})? [y/N] ", model.name, bytes_text(model.bytes));
   std::string answer;
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "Y" || answer == "yes") return {};
@@ -31,7 +31,7 @@ Result<void> run_rm(const Args& args) {
   if (!args.has("--yes")) RETURN_IF_ERROR(ask(*model));
   const auto freed = remove_model(models, model->name);
   RETURN_IF_ERROR(freed);
-  fmt::print(stderr, "Removed {}: {} are free again\n", model->name, bytes_text(*freed));
+  tell("Removed {}: {} are free again\n", model->name, bytes_text(*freed));
   return {};
 }
 

@@ -14,14 +14,14 @@ constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
 int complain(const Error& e) {
-  fmt::print(stderr, "onw: {}\n", e.message);
+  tell("onw: {}\n", e.message);
   return e.code == Code::usage ? kUsage : kFailure;
 }
 
 int complain_of_command(const std::string& word) {
   std::string names;
   for (const auto& command : all_commands()) names += fmt::format(" {}", command.name);
-  fmt::print(stderr, "onw: there is no command '{}'. Commands:{}\n", word, names);
+  tell("onw: there is no command '{}'. Commands:{}\n", word, names);
   return kUsage;
 }
 
@@ -56,7 +56,7 @@ std::optional<std::string> answer(const std::string& word) {
 
 int run(const std::vector<std::string>& words) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", help(all_commands()));
+    tell("{}", help(all_commands()));
     return kUsage;
   }
   const std::string& word = words.front();

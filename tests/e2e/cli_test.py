@@ -44,7 +44,7 @@ class Usage(unittest.TestCase):
         empty.mkdir()
         self.fails_with(1, "check", empty, says=["without a model"])
         published = FOLDER / "published" / "tiny"
-        self.assertIn("is whole", onw("check", published).stdout, "converted the first time")
+        self.assertIn("no fault", onw("check", published).stdout, "converted the first time")
         self.fails_with(2, "convert", published, harness.HOME / "models" / "tiny", says=["exists already"])
 
     def test_help_and_version_go_to_stdout(self):
@@ -64,6 +64,20 @@ class Usage(unittest.TestCase):
             done = subprocess.run([harness.ONW, "--help"], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"stdout", done.stderr)
+
+    def test_closed_or_full_standard_files_change_no_exit_code(self):
+        def run(words):
+            done = subprocess.run(["sh", "-c", f'exec "$0" {words}', harness.ONW], env=harness.environment(),
+                                  stdout=subprocess.DEVNULL, timeout=60)
+            return done.returncode
+
+        self.assertEqual(run("chat tiny <&-"), 0, "there is nothing to read")
+        self.assertEqual(run("chat nosuch 2>&-"), 1)
+        self.assertEqual(run("chat tiny --context 0 --prompt hi 2>/dev/full"), 2)
+
+    def test_a_pipe_in_place_of_a_file_is_refused_at_once(self):
+        os.mkfifo(FOLDER / "pipe.gguf")
+        self.fails_with(1, "inspect", FOLDER / "pipe.gguf", says=["not a regular file"])
 
 
 class Models(unittest.TestCase):
