@@ -34,6 +34,23 @@ std::string unit_key(const WeightDecl& w, const Program& program, const FormatCh
                      w.shape.size() > 1 ? w.shape[1] : 1);
 }
 
+// A fused tensor is taken in parts; rows of which nobody takes any mean that config.json is of another model.
+Result<void> check_rows_are_taken(const std::vector<Unit>& units) {
+  std::map<std::string, int64_t> taken;  // rows, by tensor
+  const auto end_of = [](const WeightJob& job) { return job.from->begin + job.weight->shape[0]; };
+  for (const Unit& unit : units)
+    for (const WeightJob& job : unit) taken[job.tensor.name] = std::max(taken[job.tensor.name], end_of(job));
+  for (const Unit& unit : units)
+    for (const WeightJob& job : unit)
+      if (const SourceTensor& t = job.tensor; job.weight->shape.size() > 1 && taken[t.name] != t.rows())
+        return error(Code::bad_format,
+                     "{}: '{}' is [{}], config.json makes '{}' [{}] of it. The files do not belong together: download "
+                     "them again",
+                     t.file.string(), t.name, fmt::join(t.shape, ", "), job.weight->name,
+                     fmt::join(job.weight->shape, ", "));
+  return {};
+}
+
 // The unit of a group stands where its first weight does.
 Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& source, const ConvertOptions& options) {
   const bool has_head =
@@ -49,6 +66,7 @@ Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& 
     if (is_new) units.emplace_back();
     units[at->second].push_back({&w, std::move(*tensor), &source.source_of(w), std::move(choice)});
   }
+  RETURN_IF_ERROR(check_rows_are_taken(units));
   return units;
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::onw::testing::kTinyHidden;
+using ::onw::testing::kTinyKvHeads;
 using ::onw::testing::tiny_config;
 using ::onw::testing::tiny_values;
 using ::onw::testing::tiny_weights;
@@ -261,6 +262,18 @@ TEST(Convert, a_tensor_of_another_shape_is_refused_with_both) {
   const auto summary = convert(folder / "hf", folder / "m", {});
   ASSERT_FALSE(summary);
   EXPECT_THAT(summary.error().message, HasSubstr("is [96, 64], config.json makes it [80, 64]"));
+}
+
+TEST(Convert, rows_that_nobody_would_take_are_refused) {
+  TempFolder folder;
+  write_tiny_folder(folder, "hf");
+  std::string config = tiny_config();
+  const std::string heads = fmt::format("\"num_key_value_heads\": {}", kTinyKvHeads);
+  folder.write("hf/config.json", config.replace(config.find(heads), heads.size(), "\"num_key_value_heads\": 1"));
+  static_assert(kTinyKvHeads > 1);
+  const auto summary = convert(folder / "hf", folder / "m", {});
+  ASSERT_FALSE(summary);
+  EXPECT_THAT(summary.error().message, HasSubstr("config.json makes 'layers.0.attn.k'"));
 }
 
 TEST(Convert, stopped_and_started_again_it_ends_the_same) {
