@@ -39,9 +39,9 @@ Result<void> show(std::string_view piece) {
 
 Result<void> show_thought(std::string_view piece) {
   if (is_terminal(Stream::err))
-    fmt::print(stderr, "\x1b[2m{}\x1b[0m", piece);
+    tell("\x1b[2m{}\x1b[0m", piece);
   else
-    fmt::print(stderr, "{}", piece);
+    tell("{}", piece);
   std::fflush(stderr);
   return {};
 }
@@ -57,24 +57,25 @@ Result<void> say_once(ChatSession& session, const std::string& message, const Ru
 }
 
 void print_help() {
-  fmt::print(
-      stderr,
+  tell(
       "A line is a message. A backslash at its end goes on; a line of \"\"\" begins a message of many lines, and "
-      "another ends it.\n/clear begins a new conversation, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n");
+      "another ends it.\n/clear begins a new conversation, /exit or Ctrl-D ends. Ctrl-C stops an answer or clears the "
+      "line; on an "
+      "empty line, twice, it ends.\n");
 }
 
 Result<void> answer_line(ChatSession& session, const std::string& message) {
   const auto spoken = session.say(message);
   if (!spoken) {
-    fmt::print(stderr, "onw: {}\n", spoken.error().message);
-    if (spoken.error().code == Code::context_overflow) fmt::print(stderr, "/clear begins a new conversation\n");
+    tell("onw: {}\n", spoken.error().message);
+    if (spoken.error().code == Code::context_overflow) tell("/clear begins a new conversation\n");
     return spoken.error().code == Code::io ? Failure(spoken.error()) : Result<void>();
   }
   RETURN_IF_ERROR(show("\n"));
   const char* why = spoken->finish == FinishReason::cancelled ? ", stopped"
-                    : spoken->finish == FinishReason::length  ? ", cut at its length"
+                    : spoken->finish == FinishReason::length  ? ", cut at --max-tokens or at the end of the context"
                                                               : "";
-  fmt::print(stderr, "[{}{}]\n", speeds_text(spoken->usage), why);
+  tell("[{}{}]\n", speeds_text(spoken->usage), why);
   return {};
 }
 
@@ -88,14 +89,14 @@ Result<void> converse(ChatSession& session) {
       print_help();
     } else if (*message == "/clear") {
       session.clear();
-      fmt::print(stderr, "A new conversation\n");
+      tell("A new conversation\n");
     } else if (message->front() == '/' && message->find(' ') == std::string::npos) {
-      fmt::print(stderr, "{} is no command here. /help shows them\n", *message);
+      tell("{} is no command here. /help shows them\n", *message);
     } else {
       RETURN_IF_ERROR(answer_line(session, *message));
     }
   }
-  if (is_terminal(Stream::in)) fmt::print(stderr, "\n");
+  if (is_terminal(Stream::in)) tell("\n");
   return {};
 }
 
@@ -107,7 +108,7 @@ Result<void> run_chat(const Args& args) {
   const auto model = server::ServedModel::load(*folder, model_name(*folder), engine_options(args));
   RETURN_IF_ERROR(model);
   if (!(*model)->chat_template)
-    fmt::print(stderr, "{} has no chat template: it continues the text that it is given\n", (*model)->name);
+    tell("{} has no chat template: it continues the text that it is given\n", (*model)->name);
   Running running;
   ChatSession session(**model, settings_of(args, **model), running, show,
                       args.has("--think") ? show_thought : keep_thought);
@@ -117,8 +118,8 @@ Result<void> run_chat(const Args& args) {
   });
   if (args.has("--prompt")) return say_once(session, args.text("--prompt"), running);
   const auto& engine = (*model)->engine->info();
-  fmt::print(stderr, "{} on {}, context of {} tokens ({}). /help shows what to type\n", (*model)->name, engine.device,
-             engine.context_tokens, engine.context_reason);
+  tell("{} on {}, context of {} tokens ({}). /help shows what to type\n", (*model)->name, engine.device,
+       engine.context_tokens, engine.context_reason);
   return converse(session);
 }
 

@@ -24,8 +24,8 @@ std::span<const Command> all_commands() {
       {"chat",
        "Talks with a model in the terminal",
        "A line is a message; a backslash at its end goes on, and lines of \"\"\" hold a longer one. Ctrl-C stops an "
-       "answer, "
-       "a second one ends. /clear begins anew, /help shows more. With --prompt the answer alone goes to stdout. A "
+       "answer or clears the line; on an empty line, twice, it ends. What was typed is kept in $ONW_HOME/chat_history. "
+       "/clear begins anew, /help shows more. With --prompt the answer alone goes to stdout. A "
        "model "
        "without a chat template continues the text.",
        {kModel},

@@ -22,6 +22,19 @@ char* prompt_of(EditLine* editor) {
   return static_cast<std::string*>(data)->data();
 }
 
+// Ctrl-C at the prompt: what was typed goes; on an empty line the second one ends.
+unsigned char on_interrupt(EditLine* editor, int) {
+  static bool warned = false;
+  const LineInfo* line = el_line(editor);
+  const auto length = static_cast<int>(line->lastchar - line->buffer);
+  if (length == 0 && warned) return CC_EOF;
+  warned = length == 0;
+  el_cursor(editor, static_cast<int>(line->lastchar - line->cursor));
+  el_deletestr(editor, length);
+  std::fputs(warned ? "^C\nCtrl-C once more ends\n" : "^C\n", stderr);
+  return CC_REDISPLAY;
+}
+
 // libedit reads characters by the locale; only that part of it is taken, so that numbers stay as they are.
 void use_utf8() {
   const char* taken = std::setlocale(LC_CTYPE, "");
@@ -82,7 +95,10 @@ LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_un
   el_set(s.editor, EL_EDITOR, "emacs");
   el_set(s.editor, EL_HIST, history, s.history);
   el_set(s.editor, EL_SIGNAL, 1);  // a signal finds the terminal as it was
-  el_source(s.editor, nullptr);    // the person's own ~/.editrc
+  el_set(s.editor, EL_ADDFN, "onw-interrupt", "Clears the line, or ends", on_interrupt);
+  el_set(s.editor, EL_BIND, "^C", "onw-interrupt", nullptr);
+  el_set(s.editor, EL_SETTY, "-d", "-isig", nullptr);  // while a line is typed, Ctrl-C is a key
+  el_source(s.editor, nullptr);                        // the person's own ~/.editrc
 }
 
 LineEditor::~LineEditor() {

@@ -88,8 +88,14 @@ class Chat(unittest.TestCase):
         chat.type("/clear\r")
         chat.see("A new conversation")
         chat.see("> ")
+        chat.type("half a line\x03")
+        chat.see("^C")
+        chat.see("> ")
         chat.type("\x03")
-        self.assertEqual(chat.end(), 130)
+        chat.see("once more ends")
+        chat.see("> ")
+        chat.type("\x03")
+        self.assertEqual(chat.end(), 0)
 
     def test_remembers_lines_for_the_next_time(self):
         chat = Terminal("long", "--max-tokens", "2", "--temperature", "0")
