@@ -8,7 +8,13 @@
 namespace onw::server {
 namespace {
 
+// For models whose publisher says nothing: plain sampling would draw from the whole tail of the distribution, and small
+// models then lose the thread.
+const SamplingParams kUsual = {.temperature = 0.7F, .top_k = 40, .top_p = 0.95F, .min_p = 0.05F};
+
 SamplingParams sampling_of(const GenerationDefaults& defaults) {
+  if (!defaults.temperature && !defaults.top_p && !defaults.top_k && !defaults.min_p && !defaults.repetition_penalty)
+    return kUsual;
   SamplingParams s;
   if (defaults.temperature) s.temperature = static_cast<float>(*defaults.temperature);
   if (defaults.top_p) s.top_p = static_cast<float>(*defaults.top_p);
