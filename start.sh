@@ -4,12 +4,13 @@
 # Installs what is missing (Debian 12, Ubuntu 22.04 or newer), builds, fetches and converts the default model, and opens the
 # chat. Run again, it is up in seconds. Without a terminal it answers one question and exits.
 #
-#   MODEL            a model folder, a .gguf file, a name or a Hugging Face id; default: SmolLM2-135M-Instruct
-#   --serve          start the server instead of the chat
+#   MODEL            a model folder, a .gguf file, or a name of `onw list`; default: SmolLM2-135M-Instruct
+#   --serve          start the server instead of the chat (ONW_PORT=N: at another port than 8000)
 #   --ask TEXT       the question to answer without a terminal
 #   --only-install   install what is missing, and stop (--with-tests: also what ./test.sh needs)
 #   --only-build     install and build, and stop
 set -euo pipefail
+from=$PWD  # where MODEL is looked for
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 . tools/setup/install.sh
@@ -54,6 +55,9 @@ ninja -C $build onw >&2 || fail "the build failed: see above"  # standard output
 if [ -z "$model" ]; then
   model=$(python3 tools/fetch_models.py smollm2) || fail "the default model could not be fetched: see above"
 fi
+
+[ ! -e "$from/$model" ] || model=$from/$model
+say "The program is $PWD/$build/onw"
 
 # 4. The conversation. A .gguf file is converted into the store the first time.
 if [ $action = serve ]; then exec $build/onw serve "$model"; fi

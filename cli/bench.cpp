@@ -201,8 +201,10 @@ std::string to_text(const Report& r) {
                      r.roofs.vector_ops_per_s < r.roofs.ops_per_s
                          ? fmt::format(" in tiles, {:.3f} in vectors", r.roofs.vector_ops_per_s * 1e-12)
                          : "") +
-         fmt::format("first token after {:.2f} s (cold), {:.2f} s (warm); {} at most in memory\n", r.load_cold_s,
-                     r.load_warm_s, bytes_text(r.peak_bytes));
+         (r.load_warm_s > 0
+              ? fmt::format("first token after {:.2f} s (cold), {:.2f} s (warm); ", r.load_cold_s, r.load_warm_s)
+              : "") +
+         fmt::format("{} at most in memory\n", bytes_text(r.peak_bytes));
 }
 
 std::string profiles_text(const Report& r) {

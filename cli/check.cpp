@@ -19,10 +19,11 @@ Result<void> run_check(const Args& args) {
   if (args.has("--json"))
     return print(
         "{}\n",
-        nlohmann::ordered_json{{"folder", folder->string()}, {"whole", true}, {"deep", deep}, {"bytes", bytes}}.dump(
+        nlohmann::ordered_json{{"folder", folder->string()}, {"faults", 0}, {"deep", deep}, {"bytes", bytes}}.dump(
             2, ' ', false, nlohmann::json::error_handler_t::replace));
-  return print("{} is whole: {}, {}\n", folder->string(), bytes_text(bytes),
-               deep ? "every byte read" : "header, length and samples read (--deep reads all)");
+  if (deep) return print("{} is whole: {}, every byte read\n", folder->string(), bytes_text(bytes));
+  return print("{}: no fault in the header, the length and samples of {} (--deep reads every byte)\n", folder->string(),
+               bytes_text(bytes));
 }
 
 }  // namespace onw::cli

@@ -31,7 +31,7 @@ Result<std::vector<int32_t>> ids_to_evaluate(const Args& args, const fs::path& f
 // What --against names: a file of logits, or a device.
 Result<std::unique_ptr<LogitsSource>> open_reference(const Args& args, const fs::path& folder) {
   const auto what = args.text("--against");
-  if (fs::path(what).extension() == ".safetensors") return saved_logits(what);
+  if (fs::path(what).extension() == ".safetensors" || fs::is_regular_file(what)) return saved_logits(what);
   LoadOptions options = load_options(args);
   options.device = what;
   options.quantised = what != "reference";  // the plain reference is what there is to lose against

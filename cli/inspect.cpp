@@ -78,6 +78,9 @@ Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
     }
   }
   f.context = args.integer("--context").value_or(f.engine.max_context);
+  if (f.context > f.engine.max_context)
+    return error(Code::context_overflow, "--context {} is beyond the model's {} tokens: ask for less", f.context,
+                 f.engine.max_context);
   LoadOptions options = load_options(args);
   options.max_context = f.context;
   const auto executable = load_executable(folder, options);

@@ -49,10 +49,10 @@ class Ending {
     const int code = interrupt == Interrupt::ctrl_c ? 130 : 143;
     if (loading_ || begun_.exchange(true)) exit_now(code);
     if (interrupt == Interrupt::ctrl_c) {
-      fmt::print(stderr, "Stopping; once more ends at once\n");
+      tell("Stopping; once more ends at once\n");
       app_.cancel_all();
     } else {
-      fmt::print(stderr, "Finishing what runs, taking nothing new\n");
+      tell("Finishing what runs, taking nothing new\n");
       app_.refuse_new_work();
     }
     http_.drain();
@@ -89,17 +89,19 @@ class Ending {
 
 void announce(const server::ServedModel& model, const server::HttpServer& http, const Args& args) {
   const auto& engine = model.engine->info();
-  fmt::print(stderr, "{} on {}, context of {} tokens ({})\n", model.name, engine.device, engine.context_tokens,
-             engine.context_reason);
-  fmt::print(stderr, "Serving at http://{}/v1\n", fmt::join(http.addresses(), "/v1 and http://"));
+  tell("{} on {}, context of {} tokens ({})\n", model.name, engine.device, engine.context_tokens,
+       engine.context_reason);
+  tell("Serving at http://{}/v1\n", fmt::join(http.addresses(), "/v1 and http://"));
   if (!only_this_machine(args.text("--host")) && !args.has("--api-key"))
-    fmt::print(stderr, "Anyone on the network may use it: --api-key KEY asks for a key\n");
+    tell("Anyone on the network may use it: --api-key KEY asks for a key\n");
 }
 
 }  // namespace
 
 Result<void> run_serve(const Args& args) {
   ignore_broken_pipes();
+  if (args.has("--api-key") && args.text("--api-key").empty())
+    return error(Code::usage, "--api-key is empty, which would let anyone in. Give a key, or leave the flag out");
   auto http = server::HttpServer::listen(http_options(args));  // before the model: an occupied port is told at once
   RETURN_IF_ERROR(http);
   server::App app(app_options(args));
@@ -118,7 +120,7 @@ Result<void> run_serve(const Args& args) {
   ending.loaded();
   announce(*model, **http, args);
   if (args.has("--open") && !open_in_browser(fmt::format("http://localhost:{}/", (*http)->port())))
-    fmt::print(stderr, "There is no browser to open\n");
+    tell("There is no browser to open\n");
   ending.wait();
   (*http)->stop();
   return {};

@@ -104,10 +104,10 @@ Result<LocalModel> find_model(const fs::path& models, std::string_view name) {
   if (found.size() > 1)
     return error(Code::invalid_argument, "'{}' fits several models: {}. Say the whole name", name, names(found));
   if (known->empty())
-    return error(Code::not_found, "there is no model '{}': {} holds none yet. onw pull brings one", name,
-                 models.string());
-  return error(Code::not_found, "there is no model '{}' in {}. There are: {}. onw pull brings others", name,
-               models.string(), names(*known));
+    return error(Code::not_found, "there is no model '{}': {} holds none yet. To bring it: onw pull {}", name,
+                 models.string(), name);
+  return error(Code::not_found, "there is no model '{}' in {}. There are: {}. To bring it: onw pull {}", name,
+               models.string(), names(*known), name);
 }
 
 Result<int64_t> remove_model(const fs::path& models, std::string_view name) {

@@ -29,6 +29,13 @@ Result<FolderWriter> FolderWriter::begin(const fs::path& out, std::vector<Weight
   writer.out_ = without_trailing_slash(out);
   writer.partial_ = beside(writer.out_, ".partial");
   writer.units_ = units;
+  const auto refuse_existing = [&]() -> Result<void> {
+    std::error_code ignored;
+    if (replace || !fs::exists(writer.out_, ignored)) return {};
+    return error(Code::usage, "{}: exists already. Choose another name, or let it be replaced (--replace)",
+                 writer.out_.string());
+  };
+  RETURN_IF_ERROR(refuse_existing());  // before anything is made beside it
   std::error_code failed;
   fs::create_directories(writer.partial_, failed);
   if (failed) return error(Code::io, "{}: cannot make the folder: {}", writer.partial_.string(), failed.message());
@@ -39,8 +46,7 @@ Result<FolderWriter> FolderWriter::begin(const fs::path& out, std::vector<Weight
     return error(Code::io, "{}: another process is making it. Wait for that one, or choose another name",
                  writer.out_.string());
   writer.lock_ = std::move(*lock);
-  if (fs::exists(writer.out_, failed) && !replace)
-    return error(Code::usage, "{}: exists already. Choose another name, or remove it first", writer.out_.string());
+  RETURN_IF_ERROR(refuse_existing());  // another process may have made it meanwhile
 
   const fs::path file = writer.partial_ / kWeightsFile;
   const int64_t there = disk_bytes(file).value_or(0);
