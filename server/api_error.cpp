@@ -45,6 +45,12 @@ ApiError to_api_error(const Error& error) {
   }
 }
 
+std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0U) == 0x80U) --most;  // not within a character
+  return std::string(text.substr(0, most)) + "...";
+}
+
 std::string error_json(const ApiError& error) {
   nlohmann::ordered_json body = {{"message", error.message},
                                  {"type", type_of(error.status)},

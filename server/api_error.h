@@ -26,6 +26,9 @@ using ApiResult = tl::expected<T, ApiError>;
 // A failure of the other rooms: a fault of the request is 400, of the server 500.
 ApiError to_api_error(const Error& error);
 
+// The first `most` bytes, with "..." where there are more: what an error quotes of a request.
+std::string shortened(std::string_view text, size_t most = 100);
+
 // {"error": {...}}
 std::string error_json(const ApiError& error);
 HttpResponse error_response(const ApiError& error);

@@ -97,7 +97,7 @@ HttpResponse App::answer(const HttpRequest& request, bool& deferred, const Reply
   return error_response({.status = 404,
                          .message = fmt::format("there is nothing at {}. There is: POST /v1/chat/completions, GET "
                                                 "/v1/models, GET /health",
-                                                request.path),
+                                                shortened(request.path)),
                          .code = "unknown_path"});
 }
 
@@ -132,8 +132,9 @@ HttpResponse App::models(const HttpRequest& request) const {
   }
   const auto name = without_escapes(request.path.substr(kModels.size() + 1));
   if (loaded && name == loaded->name) return json_response(200, dump(model_json(*loaded)));
-  return error_response(
-      {.status = 404, .message = fmt::format("there is no model '{}' here", name), .code = "model_not_found"});
+  return error_response({.status = 404,
+                         .message = fmt::format("there is no model '{}' here", shortened(name)),
+                         .code = "model_not_found"});
 }
 
 HttpResponse App::chat(const HttpRequest& request, bool& deferred, const ReplyPtr& reply) {
@@ -145,7 +146,7 @@ HttpResponse App::chat(const HttpRequest& request, bool& deferred, const ReplyPt
   if (!parsed->model.empty() && parsed->model != loaded->name)
     return error_response(
         {.status = 404,
-         .message = fmt::format("there is no model '{}' here, only '{}'", parsed->model, loaded->name),
+         .message = fmt::format("there is no model '{}' here, only '{}'", shortened(parsed->model), loaded->name),
          .param = "model",
          .code = "model_not_found"});
   const auto job = std::make_shared<ChatJob>(loaded, std::move(*parsed), reply, access_.cors(request), options_.quiet);

@@ -260,6 +260,10 @@ TEST(Server, knows_only_the_model_that_it_has) {
   EXPECT_EQ(parsed(site.get("/v1/models/org/tiny").body)["id"], "org/tiny");
   EXPECT_EQ(parsed(site.get("/v1/models/org%2Ftiny").body)["id"], "org/tiny");
   EXPECT_EQ(site.get("/v1/models/other").status, 404);
+  const std::string long_name(5000, 'm');
+  EXPECT_LT(site.post(question(R"("model":")" + long_name + '"')).body.size(), 400U);
+  EXPECT_LT(site.get("/v1/models/" + long_name).body.size(), 400U);
+  EXPECT_LT(site.get("/" + long_name).body.size(), 400U);
 }
 
 // server-110

@@ -4,10 +4,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "graph/json.h"
 #include "server/chat_messages.h"
 #include "server/field_reader.h"
 #include "server/json_slices.h"
+#include "server/request_json.h"
 
 namespace onw::server {
 namespace {
@@ -70,7 +70,7 @@ void read_logit_bias(FieldReader& fields, int64_t vocabulary, SamplingParams& sa
     int32_t id = -1;
     const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (failure != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocabulary)
-      return fields.fail("logit_bias", "'{}' is not a token id below {}", key, vocabulary);
+      return fields.fail("logit_bias", "'{}' is not a token id below {}", shortened(key), vocabulary);
     if (!value.is_number() || std::abs(value.get<double>()) > 100)
       return fields.fail("logit_bias", "the bias of token {} must be a number from -100 to 100", id);
     sampling.logit_bias.emplace_back(id, value.get<float>());
@@ -81,6 +81,7 @@ void read_sampling(FieldReader& fields, const RequestDefaults& defaults, Samplin
   s = defaults.sampling;
   set(s.temperature, fields.number("temperature", 0, 2));
   set(s.top_p, fields.number("top_p", 0, 1));
+  if (s.top_p <= 0) fields.fail("top_p", "must be above 0, at most 1. For the likeliest token only: temperature 0");
   set(s.top_k, fields.integer("top_k", 0, std::numeric_limits<int>::max()));
   set(s.min_p, fields.number("min_p", 0, 1));
   set(s.repetition_penalty, fields.number("repetition_penalty", 0.01, 100));
@@ -129,20 +130,27 @@ void read_stream(FieldReader& fields, ChatRequest& request) {
   fields.adopt(inner);
 }
 
+std::string dump_text(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 // What the template may look at beside the messages. Its own words are as the request wrote them.
 std::string template_variables(FieldReader& fields, std::string_view body) {
   std::string out;
   const json* extra = fields.find("chat_template_kwargs");
   if (extra != nullptr && !extra->is_object())
     fields.fail("chat_template_kwargs", "must be an object, is {}", kind_of(*extra));
-  for (const auto& [key, value] : members(member(body, "chat_template_kwargs"))) {
+  const auto raw = member(body, "chat_template_kwargs");
+  if (const auto twice = repeated_key(raw))
+    fields.fail("chat_template_kwargs", "has '{}' more than once: give it once", shortened(*twice));
+  for (const auto& [key, value] : members(raw)) {
     if (key == "messages" || key == "add_generation_prompt")
       fields.fail("chat_template_kwargs", "'{}' is the server's to set", key);
     else
-      out += fmt::format(",\"{}\":{}", key, value);
+      out += fmt::format(",{}:{}", dump_text(key), value);
   }
   if (const auto effort = fields.text("reasoning_effort")) {
-    out += fmt::format(",\"reasoning_effort\":{}", json(*effort).dump(-1, ' ', false, json::error_handler_t::replace));
+    out += fmt::format(",\"reasoning_effort\":{}", dump_text(*effort));
     if (*effort == "none") out += ",\"enable_thinking\":false";
   }
   return out;
@@ -151,11 +159,13 @@ std::string template_variables(FieldReader& fields, std::string_view body) {
 }  // namespace
 
 ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDefaults& defaults) {
-  const auto parsed = parse_json(body, "the body");
-  if (!parsed) return tl::unexpected(to_api_error(parsed.error()));
+  body = without_byte_order_mark(body);
+  const auto parsed = parse_body(body);
+  if (!parsed) return tl::unexpected(parsed.error());
   if (!parsed->is_object())
     return tl::unexpected(ApiError{.message = fmt::format("the body must be an object, is {}", kind_of(*parsed))});
   FieldReader fields(*parsed);
+  if (const auto twice = repeated_key(body)) fields.fail(shortened(*twice), "is there more than once: give it once");
   ChatRequest request;
   set(request.model, fields.text("model"));
   refuse_unsupported(fields);

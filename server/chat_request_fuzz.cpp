@@ -20,7 +20,7 @@ constexpr char kTemplate[] =
 void check(const onw::server::ChatRequest& request, const onw::server::RequestDefaults& defaults) {
   CHECK(request.choices >= 1 && request.choices <= defaults.max_choices);
   CHECK(request.max_tokens == -1 || request.max_tokens >= 1);
-  CHECK(request.sampling.temperature >= 0 && request.sampling.top_p >= 0 && request.sampling.top_p <= 1);
+  CHECK(request.sampling.temperature >= 0 && request.sampling.top_p > 0 && request.sampling.top_p <= 1);
   CHECK(!request.include_usage || request.stream);
   for (const auto& [id, bias] : request.sampling.logit_bias)
     CHECK(id >= 0 && id < defaults.vocabulary && bias >= -100 && bias <= 100);

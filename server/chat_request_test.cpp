@@ -118,6 +118,8 @@ TEST(ChatRequest, names_the_field_that_is_wrong) {
        std::vector<std::pair<std::string, std::string>>{{"temperature", "2.5"},
                                                         {"temperature", "\"hot\""},
                                                         {"top_p", "-0.1"},
+                                                        {"top_p", "0"},
+                                                        {"top_p", "1e-60"},
                                                         {"top_k", "1.5"},
                                                         {"n", "0"},
                                                         {"n", "33"},
@@ -209,12 +211,60 @@ TEST(ChatRequest, refuses_texts_beyond_the_limit_of_one_string) {
 }
 
 TEST(ChatRequest, refuses_what_is_no_json_or_too_deep) {
-  EXPECT_THAT(refused("").message, HasSubstr("not valid JSON"));
-  EXPECT_THAT(refused("{\"messages\":").message, HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("").message, HasSubstr("the body is empty"));
+  EXPECT_THAT(refused(" \n").message, HasSubstr("the body is empty"));
+  EXPECT_EQ(refused("{\"messages\":").message, "the body is not valid JSON at byte 12 of 12");
+  EXPECT_EQ(refused("{\"a\":1 x}").message, "the body is not valid JSON at byte 8 of 9");
   EXPECT_THAT(refused("[]").message, HasSubstr("must be an object"));
   EXPECT_THAT(refused(R"({"messages":[], "temperature":1e999})").message, HasSubstr("JSON"));
   for (const int depth : {65, 100'000})
-    EXPECT_THAT(refused(std::string(static_cast<size_t>(depth), '[')).message, HasSubstr("deeper than 64"));
+    EXPECT_EQ(refused(std::string(static_cast<size_t>(depth), '[')).message,
+              "the body is nested deeper than 64 levels");
+}
+
+TEST(ChatRequest, keys_with_escapes_are_the_keys_they_spell) {
+  EXPECT_EQ(refused(body(R"("chat_template_kwargs":{"mess\u0061ges":[]})")).param, "chat_template_kwargs");
+  EXPECT_EQ(refused(body(R"("chat_template_kwargs":{"\u0061dd_generation_prompt":false})")).param,
+            "chat_template_kwargs");
+  EXPECT_EQ(parsed(R"({"mess\u0061ges":[{"role":"user","content":"b"}],"max_tokens":2})").variables,
+            R"({"messages":[{"role":"user","content":"b"}]})");
+  EXPECT_EQ(parsed(R"({"messages":[{"r\u006fle":"developer","c\u006fntent":"b","q\"":1}]})").variables,
+            R"({"messages":[{"role":"system","content":"b","q\"":1}]})");
+  EXPECT_THAT(parsed(body(R"("chat_template_kwargs":{"a\"b\u000a":1.0})")).variables, HasSubstr(R"(,"a\"b\n":1.0})"));
+}
+
+TEST(ChatRequest, refuses_a_key_that_is_there_twice_and_names_it) {
+  const auto twice = refused(body(R"("mess\u0061ges":[{"role":"user","content":"b"}])"));
+  EXPECT_EQ(twice.param, "messages");
+  EXPECT_THAT(twice.message, HasSubstr("more than once"));
+  EXPECT_EQ(refused(body(R"("n":1,"n":2)")).param, "n");
+  EXPECT_THAT(refused(R"({"messages":[{"role":"user","content":"a","c\u006fntent":"b"}]})").message,
+              HasSubstr("messages[0]: has 'content' more than once"));
+  EXPECT_THAT(refused(body(R"("chat_template_kwargs":{"x":1,"x":2})")).message, HasSubstr("'x' more than once"));
+}
+
+TEST(ChatRequest, begins_with_a_byte_order_mark_or_not) {
+  EXPECT_EQ(parsed("\xEF\xBB\xBF" + body("")).variables, parsed(body("")).variables);
+}
+
+TEST(ChatRequest, refuses_more_messages_than_a_template_is_given) {
+  const auto with = [](size_t count) {
+    std::string list = R"({"role":"user","content":"a"})";
+    for (size_t i = 1; i < count; ++i) list += R"(,{"role":"user","content":"a"})";
+    return R"({"messages":[)" + list + "]}";
+  };
+  parsed(with(4096));
+  const auto error = refused(with(4097));
+  EXPECT_EQ(error.param, "messages");
+  EXPECT_THAT(error.message, HasSubstr("4097 messages, at most 4096"));
+}
+
+TEST(ChatRequest, quotes_little_of_a_long_word_that_is_wrong) {
+  const std::string word(10'000, 'r');
+  EXPECT_LT(refused(R"({"messages":[{"role":")" + word + R"(","content":"a"}]})").message.size(), 250U);
+  EXPECT_LT(refused(body(R"("logit_bias":{")" + word + R"(":1})")).message.size(), 250U);
+  EXPECT_EQ(shortened("short"), "short");
+  EXPECT_EQ(shortened("ab\xC3\xA9z", 3), "ab...");  // no half of a character
 }
 
 // text-stream-011

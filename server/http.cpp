@@ -75,6 +75,12 @@ HttpRequest to_request(http::request<http::string_body>&& message) {
   return request;
 }
 
+// Whether the body is framed in a way that is understood here: any other would be taken for the next request.
+bool readable_encoding(const http::request<http::string_body>& message) {
+  const auto [first, last] = message.equal_range(http::field::transfer_encoding);
+  return first == last || (std::next(first) == last && beast::iequals(first->value(), "chunked"));
+}
+
 // One socket: reads a request, lets it be answered, and so on. Everything runs on the thread of Core::io.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -82,8 +88,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   void refuse(int status, std::string_view message);
-  void close_if_idle() {
-    if (state_ == State::waiting) close();
+  // Closes where no whole request has come yet: a peer that never finishes its own would hold up the end.
+  void close_unless_answering() {
+    if (state_ == State::waiting || state_ == State::reading) close();
   }
   void close();
 
@@ -220,6 +227,8 @@ void Connection::read_header() {
     if (self->state_ == State::closed) return;
     self->state_ = State::reading;
     if (failure) return self->read_failed(failure);
+    if (!readable_encoding(self->parser_->get()))
+      return self->refuse(501, "Transfer-Encoding: only chunked is read. Send it so, or with a Content-Length");
     self->greet();
   });
 }
@@ -516,7 +525,7 @@ void BeastServer::drain() {
     for (auto& acceptor : acceptors_) acceptor.close(ignored);
     auto all = core_->connections;
     for (auto& [key, weak] : all)
-      if (const auto connection = weak.lock()) connection->close_if_idle();
+      if (const auto connection = weak.lock()) connection->close_unless_answering();
     core_->count();
   });
 }

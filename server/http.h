@@ -84,7 +84,8 @@ class HttpServer {
 
   virtual void start(Handler handler) = 0;
 
-  // Accepts nothing more, lets what is being answered finish, and closes the rest. Returns at once.
+  // Accepts nothing more, lets what is being answered finish, and closes the rest, half a request included. Returns
+  // at once.
   virtual void drain() = 0;
   // Waits until every connection has ended, at most so long; false where some have not.
   virtual bool wait_drained(std::chrono::milliseconds most = std::chrono::hours(24 * 365)) = 0;

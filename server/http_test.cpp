@@ -260,6 +260,31 @@ TEST(Http, drains_answers_under_way_and_closes_the_idle) {
   EXPECT_FALSE(Client(server->port()).connected());
 }
 
+TEST(Http, drains_without_waiting_for_the_rest_of_a_request) {
+  const auto server = serving(echo);
+  Client header(server->port());
+  header.send("POST / HT");
+  Client body(server->port());
+  body.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\nhalf");
+  ASSERT_TRUE(body.receive_until("100 Continue\r\n\r\n"));  // its header has been read
+  server->drain();
+  EXPECT_TRUE(server->wait_drained(milliseconds(1000)));
+}
+
+TEST(Http, refuses_a_body_in_an_encoding_that_it_cannot_read) {
+  const auto server = serving(echo);
+  for (const char* encoding : {"gzip", "gzip, chunked", "identity", "chunked\r\nTransfer-Encoding: identity"}) {
+    Client client(server->port());
+    client.send(
+        fmt::format("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {}\r\n\r\n"
+                    "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
+                    encoding));
+    const Answer a = client.answer();
+    EXPECT_TRUE(a.status == 501 || a.status == 400) << encoding << ": " << a.status;
+    EXPECT_FALSE(client.receive_until("/smuggled")) << encoding;
+  }
+}
+
 TEST(Http, stops_at_once_with_answers_under_way) {
   std::promise<ReplyPtr> got;
   std::atomic<bool> gone = false;

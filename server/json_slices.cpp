@@ -1,5 +1,8 @@
 #include "server/json_slices.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 namespace onw::server {
 namespace {
 
@@ -50,17 +53,33 @@ std::vector<std::string_view> pieces(std::string_view text, char open) {
   return all;
 }
 
+// The characters of a string that is written with its quotes.
+std::string decoded(std::string_view quoted) {
+  const auto inner = quoted.substr(1, quoted.size() - 2);
+  if (inner.find('\\') == std::string_view::npos) return std::string(inner);
+  const auto value = nlohmann::json::parse(quoted, nullptr, /*allow_exceptions=*/false);
+  return value.is_string() ? value.get<std::string>() : std::string(inner);
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string_view, std::string_view>> members(std::string_view text) {
-  std::vector<std::pair<std::string_view, std::string_view>> all;
+std::vector<std::pair<std::string, std::string_view>> members(std::string_view text) {
+  std::vector<std::pair<std::string, std::string_view>> all;
   for (const auto piece : pieces(text, '{')) {
     const size_t key_end = string_end(piece, 0);
     const size_t colon = piece.find(':', key_end);
     if (colon == std::string_view::npos) continue;
-    all.emplace_back(piece.substr(1, key_end - 2), trimmed(piece.substr(colon + 1)));
+    all.emplace_back(decoded(piece.substr(0, key_end)), trimmed(piece.substr(colon + 1)));
   }
   return all;
+}
+
+std::optional<std::string> repeated_key(std::string_view text) {
+  std::vector<std::string> keys;
+  for (auto& [key, value] : members(text)) keys.push_back(std::move(key));
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  return twice == keys.end() ? std::nullopt : std::optional(*twice);
 }
 
 std::vector<std::string_view> elements(std::string_view text) { return pieces(text, '['); }
