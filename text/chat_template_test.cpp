@@ -169,6 +169,52 @@ TEST(ChatPrompt, cannot_be_forged) {
   EXPECT_THAT(controls("{{ name }}{{ bos_token }}", request), ElementsAre(259));
 }
 
+std::string repeated(std::string_view link, int times) {
+  std::string chain;
+  for (int i = 0; i < times; ++i) chain += link;
+  return chain;
+}
+
+TEST(ChatTemplate, refuses_chains_that_would_overflow_the_stack) {
+  const std::string chains[] = {"{{" + repeated("not ", 50000) + "1}}",
+                                "{{" + repeated("-", 200000) + "1}}",
+                                "{{" + repeated("1+", 100000) + "1}}",
+                                "{{a" + repeated(".b", 100000) + "}}",
+                                "{{a" + repeated("|trim", 50000) + "}}",
+                                "{{" + repeated("1 if 1 else ", 20000) + "1}}",
+                                "{{ '{#' }}{{" + repeated("-", 200000) + "1}}",
+                                "{% if a %}" + repeated("{% elif a %}", 20000) + "{% endif %}",
+                                repeated(" ", 300 << 10)};
+  for (const auto& jinja : chains)
+    EXPECT_THAT(refusal(jinja.c_str(), R"({"messages": []})"), HasSubstr("damaged or hostile")) << jinja.substr(0, 20);
+}
+
+TEST(ChatTemplate, renders_chains_longer_than_any_that_is_published) {
+  const json nothing = {{"messages", json::array()}};
+  EXPECT_EQ(rendered(("{{ " + repeated("1+", 400) + "1 }}").c_str(), nothing), "401");
+  EXPECT_EQ(
+      rendered(("{% if false %}" + repeated("{% elif false %}", 400) + "{% else %}a{% endif %}").c_str(), nothing),
+      "a");
+}
+
+TEST(ChatTemplate, ends_when_a_string_doubles_in_a_loop) {
+  const char* doubling[] = {
+      "{% set ns=namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x=ns.x+ns.x %}{% endfor %}{{ns.x}}",
+      "{% set n=namespace(x='aa') %}{% for i in range(60) %}{% set y %}{{n.x}}{{n.x}}{% endset %}{% set n.x=y %}{% "
+      "endfor %}",
+      "{% set ns=namespace(x=['aaaaaaaa']) %}{% for i in range(60) %}{% set ns.x=[ns.x[0]+ns.x[0]] %}{% endfor %}"};
+  for (const char* jinja : doubling)
+    EXPECT_THAT(refusal(jinja, R"({"messages": []})"), HasSubstr("sets a string of more than")) << jinja;
+}
+
+TEST(ChatTemplate, sets_what_it_would_set_without_a_bound_on_strings) {
+  const json nothing = {{"messages", json::array()}};
+  EXPECT_EQ(rendered("{% set a, b = 1, 2 %}{% set c = a if a == 2 else b %}{{ a }}{{ b }}{{ c }}", nothing), "122");
+  EXPECT_EQ(rendered("{%- set x | upper -%} a {%- endset -%}{{ x }}{% set y = nowhere %}{{ y is defined }}", nothing),
+            "AFalse");
+  EXPECT_NE(refusal("{% set x = %}", R"({"messages": []})"), "");
+}
+
 // tokenizer/template-038
 TEST(ChatPrompt, counts_only_the_images_that_are_there) {
   const char* jinja =

@@ -1,7 +1,8 @@
 //! A template's source, where minijinja wants it said differently.
 
 /// The source with `{% generation %}` (which marks the assistant's part for training) as a scope of its own, and with each
-/// loop's sequence checked: Python refuses to loop over None, minijinja takes it for an empty list.
+/// loop's sequence checked: Python refuses to loop over None, minijinja takes it for an empty list. What `set` sets goes
+/// through bounds::bounded.
 pub fn adapted(source: &str) -> String {
     let mut out = String::new();
     let mut rest = source;
@@ -32,7 +33,7 @@ fn adapted_tag(tag: &str) -> String {
     match tag {
         "generation" => "with".into(),
         "endgeneration" => "endwith".into(),
-        _ => checked_loop(tag).unwrap_or_else(|| tag.to_owned()),
+        _ => checked_loop(tag).or_else(|| bounded_set(tag)).unwrap_or_else(|| tag.to_owned()),
     }
 }
 
@@ -61,6 +62,16 @@ fn checked_loop(tag: &str) -> Option<String> {
     let end = words.iter().find(|(at, word)| *at > start && matches!(*word, "if" | "recursive"));
     let end = end.map_or(rest.len(), |(at, _)| *at);
     Some(format!("{}{} ({})|looped {}", &tag[..head], &rest[..start], rest[start..end].trim(), &rest[end..]))
+}
+
+/// `set x = VALUE`, or the block `set x | FILTERS`, with the value in a filter that bounds its size.
+fn bounded_set(tag: &str) -> Option<String> {
+    let rest = tag.strip_prefix("set")?.strip_prefix(|c: char| c.is_whitespace())?;
+    match rest.split_once('=') {
+        Some((_, value)) if value.trim().is_empty() => None,
+        Some((target, value)) if !target.contains('|') => Some(format!("set {target}= ({})|bounded", value.trim())),
+        _ => Some(format!("set {rest}|bounded")),
+    }
 }
 
 /// The words outside of brackets and strings, with their places.

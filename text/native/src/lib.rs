@@ -1,4 +1,5 @@
 //! Tokenizers and chat templates of the Hugging Face world behind a small C ABI (`onw_text_native.h`).
+pub mod bounds;
 pub mod ffi;
 pub mod jinja_source;
 pub mod pyfilters;

@@ -22,6 +22,7 @@ pub fn add_to(env: &mut Environment<'static>) {
     env.add_filter("dictsort", dictsort);
     env.add_filter("round", round);
     env.add_filter("looped", looped);
+    env.add_filter("bounded", crate::bounds::bounded);
     env.add_filter("float", float);
     env.add_filter("int", int);
     env.add_filter("safe", |value: &Value| text_or_self(value));

@@ -1,4 +1,5 @@
 //! Chat templates, rendered as transformers renders them with Jinja2.
+use crate::bounds;
 use crate::pyvalue::str_of;
 use crate::request;
 use crate::result::Result;
@@ -40,7 +41,9 @@ impl ChatTemplate {
         minijinja_contrib::add_to_environment(&mut env);
         crate::pyfilters::add_to(&mut env);
         env.add_function("raise_exception", raise_exception);
+        bounds::check_size(source)?;
         let source = crate::jinja_source::adapted(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        bounds::check_tags(&source)?;
         env.add_template_owned(NAME, source).map_err(|error| describe(&error))?;
         Ok(ChatTemplate { env })
     }
