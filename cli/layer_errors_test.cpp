@@ -13,7 +13,7 @@ LayerTap tap(std::vector<float> first, std::vector<float> second, int64_t stride
   const auto show = [&](std::string_view label, std::vector<float>& values, int64_t width) {
     all.seen({.label = label, .kind = "add", .values = values.data(), .rows = 2, .width = width, .stride = stride});
   };
-  std::vector<float> early(6, 100.0f), narrow(6, 7.0f);
+  std::vector<float> early(2 * stride, 100.0f), narrow(2 * stride, 7.0f);
   show("L00/attention", early, 3);
   show("L00/residual", first, 3);
   show("L00/kv", narrow, 2);

@@ -1,5 +1,6 @@
 #include "graph/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -30,10 +31,9 @@ std::optional<size_t> too_deep(std::string_view text) {
   return std::nullopt;
 }
 
-// nlohmann tells the place of an error only by an exception or to a SAX handler: this one keeps the message.
+// nlohmann tells the place of an error only by an exception or to a SAX handler.
 struct ErrorPlace : nlohmann::json_sax<json> {
-  size_t position = 0;
-  std::string message;
+  JsonFault fault;
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
   bool number_integer(number_integer_t) override { return true; }
@@ -47,8 +47,9 @@ struct ErrorPlace : nlohmann::json_sax<json> {
   bool start_array(size_t) override { return true; }
   bool end_array() override { return true; }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
-    position = at;
-    message = e.what();
+    fault.position = at;
+    if (dynamic_cast<const json::out_of_range*>(&e) != nullptr) fault.why = "a number is out of range";
+    if (std::string_view(e.what()).find("UTF-8") != std::string_view::npos) fault.why = "the text is not UTF-8";
     return false;
   }
 };
@@ -70,16 +71,26 @@ std::optional<int64_t> as_int(const json& value) {
 
 }  // namespace
 
-Result<json> parse_json(std::string_view text, std::string_view where) {
-  if (const auto at = too_deep(text))
-    return error(Code::bad_format, "{}: JSON nested deeper than {} levels at byte {}. The file is damaged or hostile",
-                 where, kMaxJsonDepth, *at);
-  json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!value.is_discarded()) return value;
+std::optional<JsonFault> json_fault(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return JsonFault{.why = "it is empty"};
+  if (const auto at = too_deep(text)) return JsonFault{*at, true, "it is nested too deep"};
   ErrorPlace place;
-  json::sax_parse(text.begin(), text.end(), &place);
-  return error(Code::bad_format, "{}: not valid JSON at byte {} of {}: {}", where, place.position, text.size(),
-               place.message);
+  if (json::sax_parse(text.begin(), text.end(), &place)) return std::nullopt;
+  place.fault.position = std::min(place.fault.position, text.size());
+  return place.fault;
+}
+
+Result<json> parse_json(std::string_view text, std::string_view where) {
+  if (!too_deep(text)) {
+    json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    if (!value.is_discarded()) return value;
+  }
+  const JsonFault fault = json_fault(text).value_or(JsonFault{});
+  if (fault.too_deep)
+    return error(Code::bad_format, "{}: JSON nested deeper than {} levels at byte {}. The file is damaged or hostile",
+                 where, kMaxJsonDepth, fault.position);
+  return error(Code::bad_format, "{}: not valid JSON at byte {} of {}: {}", where, fault.position, text.size(),
+               fault.why);
 }
 
 Result<json> read_json_file(const std::filesystem::path& path, int64_t max_bytes) {

@@ -14,6 +14,16 @@
 
 namespace onw {
 
+// Where a text ceases to be JSON, and why.
+struct JsonFault {
+  size_t position = 0;
+  bool too_deep = false;  // beyond kMaxJsonDepth
+  std::string_view why = "something else is expected there";
+};
+
+// None where `text` is JSON.
+std::optional<JsonFault> json_fault(std::string_view text);
+
 // `where` names the text in errors ("model/config.json"). Errors: bad_format (also for nesting beyond
 // kMaxJsonDepth).
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view where);

@@ -213,8 +213,10 @@ TEST(ChatRequest, refuses_texts_beyond_the_limit_of_one_string) {
 TEST(ChatRequest, refuses_what_is_no_json_or_too_deep) {
   EXPECT_THAT(refused("").message, HasSubstr("the body is empty"));
   EXPECT_THAT(refused(" \n").message, HasSubstr("the body is empty"));
-  EXPECT_EQ(refused("{\"messages\":").message, "the body is not valid JSON at byte 12 of 12");
-  EXPECT_EQ(refused("{\"a\":1 x}").message, "the body is not valid JSON at byte 8 of 9");
+  EXPECT_EQ(refused("{\"messages\":").message,
+            "the body is not valid JSON at byte 12 of 12: something else is expected there");
+  EXPECT_EQ(refused("{\"a\":1 x}").message,
+            "the body is not valid JSON at byte 8 of 9: something else is expected there");
   EXPECT_THAT(refused("[]").message, HasSubstr("must be an object"));
   EXPECT_THAT(refused(R"({"messages":[], "temperature":1e999})").message, HasSubstr("JSON"));
   for (const int depth : {65, 100'000})

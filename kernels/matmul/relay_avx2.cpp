@@ -1,14 +1,7 @@
-#include <immintrin.h>
-
-#include "kernels/matmul/call.h"
-#include "kernels/matmul/relay.h"
-
-#define ONW_UNROLL _Pragma("clang loop unroll(full)")
+#include "kernels/matmul/relay_walk.h"
 
 namespace onw::matmul_kernels {
 namespace {
-
-constexpr int64_t kAhead = 512;  // bytes of each row that prefetching runs ahead; at its end, into the next 16 rows
 
 // Bytes 0, 2, 1, 3 of each word, then the middle nibbles of each half swapped.
 ONW_ALWAYS_INLINE __m256i in_tile_order(__m256i v) {
@@ -29,16 +22,8 @@ ONW_ALWAYS_INLINE __m256i two_rows(const uint8_t* const* row, int64_t at, int j)
 
 template <bool kNibbles>
 ONW_ALWAYS_INLINE void relay(const Relay& r) {
-  const uint8_t* row[16];
-  for (int64_t i = 0; i < 16; ++i) row[i] = r.from + least(i, r.rows - 1) * r.row_bytes;
   const __m256i flip = _mm256_set1_epi8(static_cast<char>(r.flip));
-  uint8_t* to = r.to;
-  int64_t at = 0;
-  for (; at + 16 <= r.row_bytes; at += 16, to += 256) {
-    if (at % 64 == 0) {
-      const int64_t ahead = at + kAhead + (at + kAhead < r.row_bytes ? 0 : 15 * r.row_bytes);
-      ONW_UNROLL for (int i = 0; i < 16; ++i) _mm_prefetch(reinterpret_cast<const char*>(row[i]) + ahead, _MM_HINT_T0);
-    }
+  relay_walk(r, [flip](const uint8_t* const* row, int64_t at, uint8_t* to) __attribute__((always_inline)) {
     ONW_UNROLL for (int h = 0; h < 2; ++h) {
       __m256i v[4];
       ONW_UNROLL for (int j = 0; j < 4; ++j) v[j] = two_rows(row + h * 8, at, j);
@@ -52,12 +37,7 @@ ONW_ALWAYS_INLINE void relay(const Relay& r) {
           _mm256_store_si256(reinterpret_cast<__m256i*>(to + j * 64 + h * 32),
                              _mm256_xor_si256(kNibbles ? in_tile_order(v[j]) : v[j], flip));
     }
-  }
-  if (at < r.row_bytes) {
-    Relay rest = r;
-    rest.to = to;
-    relay_rest(rest, at);
-  }
+  });
 }
 
 }  // namespace

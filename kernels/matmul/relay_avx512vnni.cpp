@@ -1,14 +1,7 @@
-#include <immintrin.h>
-
-#include "kernels/matmul/call.h"
-#include "kernels/matmul/relay.h"
-
-#define ONW_UNROLL _Pragma("clang loop unroll(full)")
+#include "kernels/matmul/relay_walk.h"
 
 namespace onw::matmul_kernels {
 namespace {
-
-constexpr int64_t kAhead = 512;  // bytes of each row that prefetching runs ahead; at its end, into the next 16 rows
 
 // Bytes 0, 2, 1, 3 of each word, then the middle nibbles of each half swapped.
 ONW_ALWAYS_INLINE __m512i in_tile_order(__m512i v) {
@@ -30,16 +23,8 @@ ONW_ALWAYS_INLINE __m512i four_rows(const uint8_t* const* row, int64_t at, int j
 
 template <bool kNibbles>
 ONW_ALWAYS_INLINE void relay(const Relay& r) {
-  const uint8_t* row[16];
-  for (int64_t i = 0; i < 16; ++i) row[i] = r.from + least(i, r.rows - 1) * r.row_bytes;
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(r.flip));
-  uint8_t* to = r.to;
-  int64_t at = 0;
-  for (; at + 16 <= r.row_bytes; at += 16, to += 256) {
-    if (at % 64 == 0) {
-      const int64_t ahead = at + kAhead + (at + kAhead < r.row_bytes ? 0 : 15 * r.row_bytes);
-      ONW_UNROLL for (int i = 0; i < 16; ++i) _mm_prefetch(reinterpret_cast<const char*>(row[i]) + ahead, _MM_HINT_T0);
-    }
+  relay_walk(r, [flip](const uint8_t* const* row, int64_t at, uint8_t* to) __attribute__((always_inline)) {
     __m512i v[4];
     ONW_UNROLL for (int j = 0; j < 4; ++j) v[j] = four_rows(row, at, j);
     const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
@@ -50,12 +35,7 @@ ONW_ALWAYS_INLINE void relay(const Relay& r) {
     v[3] = _mm512_unpackhi_epi64(b, d);
     ONW_UNROLL for (int j = 0; j < 4; ++j)
         _mm512_store_si512(to + j * 64, _mm512_xor_si512(kNibbles ? in_tile_order(v[j]) : v[j], flip));
-  }
-  if (at < r.row_bytes) {
-    Relay rest = r;
-    rest.to = to;
-    relay_rest(rest, at);
-  }
+  });
 }
 
 }  // namespace
