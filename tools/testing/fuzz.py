@@ -58,7 +58,8 @@ def main():
         print(f"SKIP fuzz: {options.build.relative_to(ROOT)} is not built (the stage sanitizers builds it; needs clang)\n0 passed, 0 failed, 1 skipped")
         return 0
     os.environ.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")
-    each = options.each or max(5, min(60, options.seconds * 2 // len(targets) - 2))
+    rounds = (len(targets) + 1) // 2
+    each = options.each or max(5, min(60, options.seconds // rounds - 2))
     failed = 0
     with ThreadPoolExecutor(2) as pool:
         for name, passed, what in pool.map(lambda p: run(options.build, p, each), targets):
