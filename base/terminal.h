@@ -7,6 +7,9 @@ enum class Stream : int { in = 0, out = 1, err = 2 };
 
 bool is_terminal(Stream stream);
 
+// Whether a line of a few kB can be written now without waiting for whoever reads at the other end.
+bool takes_a_line(Stream stream);
+
 // Columns of the terminal behind stderr; 80 where there is none.
 int terminal_columns();
 

@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -6,6 +7,12 @@
 namespace onw {
 
 bool is_terminal(Stream stream) { return ::isatty(static_cast<int>(stream)) == 1; }
+
+// A pipe is ready for writing where PIPE_BUF bytes, 4096, fit.
+bool takes_a_line(Stream stream) {
+  pollfd ready{static_cast<int>(stream), POLLOUT, 0};
+  return ::poll(&ready, 1, 0) == 1;
+}
 
 int terminal_columns() {
   winsize size{};

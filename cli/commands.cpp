@@ -33,7 +33,8 @@ std::span<const Command> all_commands() {
       {"serve",
        "Answers over HTTP, as clients of OpenAI's API expect",
        "POST /v1/chat/completions (streamed or not), GET /v1/models, GET /health. Listens on this machine alone unless "
-       "--host says otherwise. SIGTERM lets running answers finish, Ctrl-C stops them.",
+       "--host says otherwise. SIGTERM lets running answers finish, Ctrl-C stops them. Each request is a line on "
+       "stderr: time, method, path, status, tokens, speed and how it ended; never what was said.",
        {kModel},
        run_serve},
       {"inspect",

@@ -44,6 +44,7 @@ constexpr auto kFlags = std::to_array<Flag>({
      "Web pages that may use the server, such as https://example.org; * for all"},
     {"--sessions", Kind::integer, "N", "32", "ONW_SESSIONS", "serve", "Answers at the same time; further ones wait", 1,
      4096},
+    {"--quiet", Kind::toggle, "", "", "", "serve", "Leaves out the line per request on stderr"},
     {"--open", Kind::toggle, "", "", "", "serve", "Opens the server's page in the browser once it answers"},
 
     // Models.

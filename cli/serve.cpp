@@ -1,16 +1,19 @@
 // onw serve: the HTTP server.
 #include <atomic>
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
 #include <thread>
 
 #include "base/browser.h"
 #include "base/interrupt.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/model.h"
 #include "cli/output.h"
-#include "server/app.h"
+#include "server/request_log.h"
+#include "server/service.h"
 
 namespace onw::cli {
 namespace {
@@ -20,6 +23,21 @@ constexpr auto kCancelWait = std::chrono::milliseconds(1500);
 bool only_this_machine(const std::string& host) {
   return host == "localhost" || host == "::1" || host == "[::1]" || host.rfind("127.", 0) == 0;
 }
+
+// On the one thread of the connections. It must not wait for whoever reads stderr, a pager for instance: then lines are
+// left out, and counted.
+class RequestLog {
+ public:
+  void operator()(const server::HttpRecord& record) {
+    if (!takes_a_line(Stream::err)) return void(++left_out_);
+    const auto left_out = std::exchange(left_out_, 0);
+    tell("{}{}", left_out > 0 ? fmt::format("({} requests left out here: nobody read the log)\n", left_out) : "",
+         server::log_line(record, std::time(nullptr)));
+  }
+
+ private:
+  int64_t left_out_ = 0;
+};
 
 server::AppOptions app_options(const Args& args) {
   server::AppOptions options;
@@ -34,9 +52,7 @@ server::HttpOptions http_options(const Args& args) {
   server::HttpOptions options;
   options.host = args.text("--host");
   options.port = static_cast<int>(*args.integer("--port"));
-  options.refuse = [](int status, std::string_view message) {
-    return server::error_response({.status = status, .message = std::string(message)});
-  };
+  if (!args.has("--quiet")) options.record = RequestLog();
   return options;
 }
 
@@ -102,12 +118,11 @@ Result<void> run_serve(const Args& args) {
   ignore_broken_pipes();
   if (args.has("--api-key") && args.text("--api-key").empty())
     return error(Code::usage, "--api-key is empty, which would let anyone in. Give a key, or leave the flag out");
-  auto http = server::HttpServer::listen(http_options(args));  // before the model: an occupied port is told at once
-  RETURN_IF_ERROR(http);
-  server::App app(app_options(args));
-  (*http)->start(
-      [&app](server::HttpRequest request, const server::ReplyPtr& reply) { app.handle(std::move(request), reply); });
-  Ending ending(app, **http);
+  // Before the model: an occupied port is told at once.
+  const auto service = server::Service::start(app_options(args), http_options(args));
+  RETURN_IF_ERROR(service);
+  auto& http = (*service)->http();
+  Ending ending((*service)->app(), http);
   const InterruptWatch watch([&ending](Interrupt interrupt) { ending.signal(interrupt); });
   const auto folder = locate_model(args.positional(0));
   RETURN_IF_ERROR(folder);
@@ -116,13 +131,13 @@ Result<void> run_serve(const Args& args) {
   auto loaded = server::ServedModel::load(*folder, model_name(*folder), options);
   RETURN_IF_ERROR(loaded);
   const std::shared_ptr<server::ServedModel> model = std::move(*loaded);
-  app.set_model(model);
+  (*service)->app().set_model(model);
   ending.loaded();
-  announce(*model, **http, args);
-  if (args.has("--open") && !open_in_browser(fmt::format("http://localhost:{}/", (*http)->port())))
+  announce(*model, http, args);
+  if (args.has("--open") && !open_in_browser(fmt::format("http://localhost:{}/", http.port())))
     tell("There is no browser to open\n");
   ending.wait();
-  (*http)->stop();
+  http.stop();
   return {};
 }
 

@@ -75,7 +75,15 @@ void App::cancel_all() {
     if (const auto job = weak.lock()) job->cancel();
 }
 
+App::~App() { CHECK(!busy()); }
+
 void App::handle(HttpRequest request, const ReplyPtr& reply) {
+  struct Inside {
+    std::atomic<int>& count;
+    explicit Inside(std::atomic<int>& c) : count(c) { ++count; }
+    ~Inside() { --count; }
+  };
+  const Inside inside(handling_);
   bool deferred = false;
   auto response = answer(request, deferred, reply);
   if (deferred) return;

@@ -1,6 +1,7 @@
 // The server's routes. Requests come from the HTTP layer, on its worker threads.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -21,11 +22,13 @@ struct AppOptions {
 class App {
  public:
   explicit App(AppOptions options) : options_(std::move(options)), access_(options_.access) {}
+  ~App();  // no request may be inside handle() any more
 
   // Until then everything but /health and the start page is told to wait.
   void set_model(std::shared_ptr<ServedModel> model);
 
   void handle(HttpRequest request, const ReplyPtr& reply);
+  bool busy() const { return handling_ > 0; }  // a thread is inside handle()
 
   // From here on new work is refused; what runs goes on.
   void refuse_new_work();
@@ -46,6 +49,7 @@ class App {
   std::shared_ptr<ServedModel> model_;
   std::vector<std::weak_ptr<ChatJob>> jobs_;
   bool closing_ = false;
+  std::atomic<int> handling_ = 0;
 };
 
 }  // namespace onw::server

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <thread>
 
+#include "server/request_log.h"
+#include "server/service.h"
 #include "tests/http_client.h"
 #include "tests/scripted_engine.h"
 #include "text/tiny_tokenizers.h"
@@ -31,8 +34,7 @@ std::vector<int32_t> bytes(std::string_view text) {
 // A server with a model that answers the script.
 class Site {
  public:
-  explicit Site(Script script, AppOptions options = {}, bool with_template = true, int64_t context = 4096)
-      : app_(std::move(options)) {
+  explicit Site(Script script, AppOptions options = {}, bool with_template = true, int64_t context = 4096) {
     auto engine = std::make_unique<ScriptedEngine>(std::move(script), context);
     engine_ = engine.get();
     auto model = std::make_unique<ServedModel>(
@@ -43,22 +45,34 @@ class Site {
     model->engine = std::move(engine);
     model_ = std::move(model);
     HttpOptions http;
-    http.refuse = [](int status, std::string_view message) {
-      return error_response({.status = status, .message = std::string(message)});
+    http.record = [this](const HttpRecord& r) {
+      const std::lock_guard lock(mutex_);
+      log_.push_back(log_line(r, 0));
+      logged_.notify_all();
     };
-    server_ = *HttpServer::listen(std::move(http));
-    server_->start([this](HttpRequest request, const ReplyPtr& reply) { app_.handle(std::move(request), reply); });
+    service_ = *Service::start(std::move(options), std::move(http));
   }
-  ~Site() { server_->stop(); }
 
   Site& load() {
-    app_.set_model(model_);
+    app().set_model(model_);
     return *this;
   }
-  App& app() { return app_; }
+  App& app() { return service_->app(); }
   ScriptedEngine& engine() { return *engine_; }
-  HttpServer& http() { return *server_; }
-  int port() const { return server_->port(); }
+  HttpServer& http() { return service_->http(); }
+  int port() const { return service_->http().port(); }
+
+  // The lines of the log, once there are so many, without the time at their start and with the milliseconds as T.
+  std::vector<std::string> log(size_t lines) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(logged_.wait_for(lock, std::chrono::seconds(10), [&] { return log_.size() >= lines; }));
+    std::vector<std::string> told = log_;
+    for (auto& line : told) {
+      EXPECT_EQ(line.substr(0, 21), "1970-01-01T00:00:00Z ");
+      line = std::regex_replace(line.substr(21), std::regex(" [0-9]+ms"), " Tms");
+    }
+    return told;
+  }
 
   Answer post(const std::string& body, const std::vector<std::string>& headers = {}) const {
     return ask(port(), "POST", "/v1/chat/completions", body, headers);
@@ -66,10 +80,12 @@ class Site {
   Answer get(const std::string& path) const { return ask(port(), "GET", path); }
 
  private:
-  App app_;
   ScriptedEngine* engine_;
   std::shared_ptr<ServedModel> model_;
-  std::unique_ptr<HttpServer> server_;
+  std::mutex mutex_;
+  std::condition_variable logged_;
+  std::vector<std::string> log_;
+  std::unique_ptr<Service> service_;  // goes first
 };
 
 std::string question(const std::string& more = "") {
@@ -428,6 +444,53 @@ TEST(Server, does_not_answer_under_a_strange_name) {
   for (const char* path : {"/", "/health", "/v1/models", "/nothing"})
     EXPECT_EQ(ask(site.port(), "GET", path, "", {}, "evil.example").status, 403) << path;
   EXPECT_EQ(ask(site.port(), "GET", "/health", "", {}, fmt::format("localhost:{}", site.port())).status, 200);
+}
+
+TEST(Server, logs_a_line_per_request_that_says_how_it_ended_and_nothing_that_was_said) {
+  Site site({.tokens = bytes("the secret answer"), .between = milliseconds(1)});
+  site.load();
+  const std::string asked = R"({"messages":[{"role":"user","content":"the secret question"}])";
+  site.post(asked + "}");
+  site.post(asked + R"(,"stream":true,"max_tokens":3,"n":2})");
+  site.post(asked + R"(,"temperature":"the secret"})");
+  ask(site.port(), "GET", "/health?the=secret", "");
+  const auto log = site.log(4);
+  ASSERT_EQ(log.size(), 4U);
+  const std::string at = "POST /v1/chat/completions 200 Tms ";
+  EXPECT_EQ(log[0], at + "prompt=37 reused=0 tokens=17 tokens/s=10.0 end=length\n");
+  EXPECT_EQ(log[1], at + "prompt=37 reused=0 tokens=6 tokens/s=20.0 end=length\n");
+  EXPECT_EQ(log[2], "POST /v1/chat/completions 400 Tms\n");
+  EXPECT_EQ(log[3], "GET /health 200 Tms\n");
+}
+
+TEST(Server, logs_answers_that_stop_fail_or_lose_their_client) {
+  Site stops({.tokens = {'a', 261}, .finish = FinishReason::stop});
+  stops.load().post(question());
+  EXPECT_THAT(stops.log(1)[0], HasSubstr("tokens=2 tokens/s=10.0 end=stop\n"));
+  Site fails({.tokens = bytes("ab"), .error = Error{Code::internal, "layer 7\nis \"broken\""}});
+  fails.load().post(question(R"("stream":true)"));
+  EXPECT_THAT(fails.log(1)[0], HasSubstr("end=error fault=\"layer 7%0Ais %22broken%22\"\n"));
+  Site leaves({.tokens = bytes("a long answer"), .between = milliseconds(50)});
+  leaves.load();
+  {
+    Client client(leaves.port());
+    client.send(request_text("POST", "/v1/chat/completions", question(R"("stream":true)")));
+    ASSERT_TRUE(client.receive_until("content\":\"a\""));
+  }
+  EXPECT_THAT(leaves.log(1)[0],
+              ::testing::MatchesRegex("POST /v1/chat/completions 200 Tms .* tokens=[1-9].* end=cancelled\n"));
+}
+
+TEST(Server, may_end_while_a_request_is_inside) {
+  for (int i = 0; i < 3; ++i) {
+    auto site = std::make_unique<Site>(Script{.tokens = bytes("a")});
+    site->load();
+    const std::string body = R"({"messages":[)" + std::string(20 << 20, ' ') + "]}";  // takes its time to be read
+    Client client(site->port());
+    client.send(request_text("POST", "/v1/chat/completions", body));
+    while (!site->app().busy()) std::this_thread::yield();
+    site.reset();  // App's own check, and AddressSanitizer, see a handler that outlives it
+  }
 }
 
 // text-stream-013

@@ -1,5 +1,6 @@
 #include "server/chat_job.h"
 
+#include <algorithm>
 #include <ctime>
 #include <numeric>
 #include <utility>
@@ -25,6 +26,7 @@ ChatJob::ChatJob(std::shared_ptr<ServedModel> model, ChatRequest request, ReplyP
       head_{new_response_id(), model_->name, static_cast<int64_t>(std::time(nullptr))} {}
 
 void ChatJob::start() {
+  reply_->describe([self = shared_from_this()] { return note_text(self->note()); });
   auto request = prepare();
   if (!request) return fail(to_api_error(request.error()));
   auto shared = std::make_shared<GenerateRequest>(std::move(*request));
@@ -92,6 +94,18 @@ void ChatJob::cancel() {
   });
 }
 
+AnswerNote ChatJob::note() const {
+  AnswerNote note{.prompt_tokens = prompt_tokens_, .reused_tokens = usage_.cached_tokens, .fault = fault_};
+  int64_t after_first = 0;
+  for (const int64_t n : completion_tokens_) {
+    note.completion_tokens += n;
+    after_first += std::max<int64_t>(0, n - 1);
+  }
+  if (decode_seconds_ > 0) note.tokens_per_s = static_cast<double>(after_first) / decode_seconds_;
+  if (over_) note.end = end_;
+  return note;
+}
+
 TokenTexts ChatJob::token_texts(const TokenEvent& event) const {
   const auto text_of = [this](int32_t id, float logprob) {
     auto bytes = model_->tokenizer.token_bytes(id).value_or("");
@@ -111,6 +125,7 @@ void ChatJob::on_event(const TokenEvent& event) {
   usage_.prompt_tokens = event.usage.prompt_tokens;
   usage_.cached_tokens = event.usage.reused_tokens;
   completion_tokens_[index] = event.usage.completion_tokens;
+  decode_seconds_ = std::max(decode_seconds_, event.usage.decode_seconds);
   take(choices_[index], event);
 }
 
@@ -152,6 +167,7 @@ void ChatJob::finish_choice(int index, const std::string& reason) {
   auto& choice = choices_[static_cast<size_t>(index)];
   choice.done = true;
   choice.whole.finish_reason = reason;
+  if (end_ != "length") end_ = reason;  // of several choices the one that was cut is told
   if (choice.text.stopped() && generation_) generation_->cancel(index);
   if (request_.stream) reply_->write(finish_chunk(head_, index, reason, request_.include_usage));
   if (--open_choices_ == 0) finish();
@@ -177,6 +193,8 @@ void ChatJob::finish() {
 // A stream that has begun ends with the error and the last frame, so that no client waits for more.
 void ChatJob::fail(const ApiError& error) {
   if (std::exchange(over_, true)) return;
+  end_ = error.code == "cancelled" ? "cancelled" : "error";
+  if (error.status >= 500 && end_ == "error") fault_ = error.message;
   if (request_.stream && generation_) {
     reply_->write(error_frame(error_json(error)));
     reply_->write(kDoneFrame);

@@ -11,6 +11,7 @@
 #include "server/chat_request.h"
 #include "server/chat_response.h"
 #include "server/http.h"
+#include "server/request_log.h"
 #include "server/served_model.h"
 
 namespace onw::server {
@@ -41,6 +42,7 @@ class ChatJob : public std::enable_shared_from_this<ChatJob> {
   void finish_choice(int index, const std::string& reason);
   void finish();
   void fail(const ApiError& error);
+  AnswerNote note() const;
   TokenTexts token_texts(const TokenEvent& event) const;
 
   std::shared_ptr<ServedModel> model_;
@@ -53,10 +55,13 @@ class ChatJob : public std::enable_shared_from_this<ChatJob> {
   int64_t prompt_tokens_ = 0;
   std::vector<Choice> choices_;
   std::vector<int64_t> completion_tokens_;
+  double decode_seconds_ = 0;  // of the slowest choice
   UsageTotals usage_;
   int open_choices_ = 0;
   bool over_ = false;
   bool cancelled_ = false;
+  std::string end_;    // once it is over: stop, length, cancelled, error
+  std::string fault_;  // of the server
   std::unique_ptr<Generation> generation_;
 };
 

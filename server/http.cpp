@@ -18,6 +18,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "server/http_record.h"
 #include "server/http_text.h"
 
 namespace onw::server {
@@ -101,6 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void end(uint64_t exchange);
   void abandon(uint64_t exchange);
   void when_closed(uint64_t exchange, std::function<void()> callback);
+  void describe(uint64_t exchange, std::function<std::string()> note);
 
  private:
   void read_header();
@@ -114,6 +116,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void written(error_code failure);
   void finish_exchange();
   void linger();
+  void begin_record();
   void restart_quiet_timer();
   std::string framed(std::string_view bytes) const;
   bool current(uint64_t exchange) const { return state_ == State::answering && exchange == exchange_ && !ended_; }
@@ -133,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string writing_text_;
   std::array<char, 4096> scrap_;
   std::function<void()> closed_callback_;
+  OpenRecord record_;
   uint64_t exchange_ = 0;
   State state_ = State::waiting;
   bool writing_ = false;
@@ -171,6 +175,9 @@ class Exchange : public Reply {
   void when_closed(std::function<void()> callback) override {
     on_io([id = id_, f = std::move(callback)](Connection& c) mutable { c.when_closed(id, std::move(f)); });
   }
+  void describe(std::function<std::string()> note) override {
+    on_io([id = id_, f = std::move(note)](Connection& c) mutable { c.describe(id, std::move(f)); });
+  }
 
  private:
   template <class Work>
@@ -197,6 +204,7 @@ void Connection::start() {
 
 // Answers what never reaches a handler, and closes.
 void Connection::refuse(int status, std::string_view message) {
+  if (!record_.is_open()) begin_record();
   state_ = State::answering;
   ++exchange_;
   ended_ = false;
@@ -210,6 +218,7 @@ void Connection::refuse(int status, std::string_view message) {
 void Connection::close() {
   if (state_ == State::closed) return;
   state_ = State::closed;
+  record_.end(false, core_.options.record);
   quiet_timer_.cancel();
   stream_.close();
   core_.connections.erase(this);
@@ -227,6 +236,7 @@ void Connection::read_header() {
     if (self->state_ == State::closed) return;
     self->state_ = State::reading;
     if (failure) return self->read_failed(failure);
+    self->begin_record();
     if (!readable_encoding(self->parser_->get()))
       return self->refuse(501, "Transfer-Encoding: only chunked is read. Send it so, or with a Content-Length");
     self->greet();
@@ -300,8 +310,16 @@ void Connection::watch_peer() {
       });
 }
 
+void Connection::begin_record() {
+  if (parser_)
+    record_.begin(std::string(parser_->get().method_string()), std::string(parser_->get().target()));
+  else
+    record_.begin("", "");
+}
+
 void Connection::send(uint64_t exchange, HttpResponse response) {
   if (!current(exchange)) return;
+  record_.set_status(response.status);
   ended_ = true;
   keep_alive_ = keep_alive_ && !core_.draining.load();
   const bool bare = response.status == 204 || response.status == 304;
@@ -312,6 +330,7 @@ void Connection::send(uint64_t exchange, HttpResponse response) {
 void Connection::begin(uint64_t exchange, const HttpResponse& head, std::string filler,
                        std::chrono::milliseconds quiet) {
   if (!current(exchange) || begun_) return;
+  record_.set_status(head.status);
   begun_ = true;
   filler_ = std::move(filler);
   quiet_ = quiet;
@@ -352,6 +371,10 @@ void Connection::when_closed(uint64_t exchange, std::function<void()> callback) 
   closed_callback_ = std::move(callback);
 }
 
+void Connection::describe(uint64_t exchange, std::function<std::string()> note) {
+  if (current(exchange)) record_.describe(std::move(note));
+}
+
 void Connection::restart_quiet_timer() {
   if (quiet_.count() == 0 || filler_.empty()) return;
   quiet_timer_.expires_after(quiet_);
@@ -385,6 +408,7 @@ void Connection::written(error_code failure) {
 }
 
 void Connection::finish_exchange() {
+  record_.end(true, core_.options.record);
   closed_callback_ = nullptr;
   filler_.clear();
   if (keep_alive_ && !core_.draining.load()) return read_header();

@@ -52,11 +52,24 @@ class Reply {
 
   // Called once, on the thread of the connection, if the peer goes away before the end (at once if it has already).
   virtual void when_closed(std::function<void()> callback) = 0;
+
+  // What HttpRecord::note shall say: asked once, on the thread of the connection, when the request is over.
+  virtual void describe(std::function<std::string()> note) = 0;
 };
 using ReplyPtr = std::shared_ptr<Reply>;
 
 // Called on a worker thread, which may take its time.
 using Handler = std::function<void(HttpRequest request, const ReplyPtr& reply)>;
+
+// A request that is over, for a log. Nothing of a body or a header is in it.
+struct HttpRecord {
+  std::string method = "-";  // "-": what came could not be read as a request
+  std::string path = "-";
+  int status = 0;      // 0: none was sent
+  bool whole = false;  // the answer went out to its last byte; false: the peer went away, or was cut
+  double seconds = 0;  // from the request's header to here
+  std::string note;
+};
 
 struct HttpOptions {
   std::string host = "localhost";  // localhost: 127.0.0.1 and, where the machine has IPv6, ::1; or one address
@@ -69,6 +82,7 @@ struct HttpOptions {
   std::chrono::milliseconds body_timeout{300'000};
   std::chrono::milliseconds write_timeout{60'000};  // a peer that reads nothing for so long is gone
   std::function<HttpResponse(int status, std::string_view message)> refuse;  // for what never reaches the handler
+  std::function<void(const HttpRecord&)> record;  // after each request, on the one thread of the connections
 };
 
 class HttpServer {

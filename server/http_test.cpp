@@ -53,6 +53,66 @@ TEST(Http, answers_requests_that_came_in_one_piece_in_order) {
   EXPECT_EQ(client.answer().body, "second");
 }
 
+// Waits for so many records of a server.
+class Records {
+ public:
+  std::function<void(const HttpRecord&)> taker() {
+    return [this](const HttpRecord& r) {
+      const std::lock_guard lock(mutex_);
+      all_.push_back(r);
+      changed_.notify_all();
+    };
+  }
+  std::vector<HttpRecord> wait(size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return all_.size() >= count; }));
+    return all_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<HttpRecord> all_;
+};
+
+TEST(Http, records_every_request_once_also_those_that_no_handler_saw) {
+  Records records;
+  const auto server = serving(
+      [](const HttpRequest& request, const ReplyPtr& reply) {
+        reply->describe([] { return "described"; });
+        if (request.path == "/lost") return;
+        reply->send({201, {}, "body"});
+      },
+      {.body_bytes = 100, .record = records.taker()});
+  Client first(server->port());
+  first.send(request_text("POST", "/a?b=c", "x"));
+  EXPECT_EQ(first.answer().status, 201);
+  first.send(request_text("GET", "/lost", ""));
+  EXPECT_EQ(first.answer().status, 500);
+  Client large(server->port());
+  large.send(request_text("POST", "/large", std::string(101, 'x')));
+  EXPECT_EQ(large.answer().status, 413);
+  Client wrong(server->port());
+  wrong.send("no request\r\n\r\n");
+  EXPECT_EQ(wrong.answer().status, 400);
+  const auto all = records.wait(4);
+  ASSERT_EQ(all.size(), 4U);
+  const char* expected[] = {"POST /a 201 1 described", "GET /lost 500 1 described", "POST /large 413 1 ", "- - 400 1 "};
+  for (size_t i = 0; i < all.size(); ++i)
+    EXPECT_EQ(fmt::format("{} {} {} {:d} {}", all[i].method, all[i].path, all[i].status, all[i].whole, all[i].note),
+              expected[i]);
+}
+
+TEST(Http, records_a_request_whose_body_never_came) {
+  Records records;
+  const auto server = serving(echo, {.record = records.taker()});
+  Client(server->port()).send("POST /half HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+  const auto all = records.wait(1);
+  EXPECT_EQ(all[0].path, "/half");
+  EXPECT_EQ(all[0].status, 0);
+  EXPECT_FALSE(all[0].whole);
+}
+
 TEST(Http, takes_chunked_bodies_and_tells_a_client_that_asks_to_go_on) {
   const auto server = serving(echo);
   Client client(server->port());

@@ -1,6 +1,7 @@
 // An engine that answers what a test wrote down, token by token, on a thread of its own.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -154,6 +155,7 @@ class ScriptedEngine final : public Engine {
       e.top.push_back({rival + 65, -1.0F - static_cast<float>(rival)});
     e.usage.prompt_tokens = static_cast<int64_t>(request.prompt.size());
     e.usage.completion_tokens = i + 1;
+    e.usage.decode_seconds = 0.1 * static_cast<double>(std::max<int64_t>(0, i));
     return e;
   }
 

@@ -80,6 +80,35 @@ def setUpModule():
     harness.converted_model("long", max_context=100_000)
 
 
+class Log(unittest.TestCase):
+    def lines(self, *flags):
+        with serving(*flags) as (port, process):
+            call(port, "POST", "/v1/chat/completions", question("my secret"))
+            call(port, "GET", "/v1/models")
+            process.send_signal(signal.SIGTERM)
+            return process.stderr.read().decode().splitlines()
+
+    def test_shows_each_request_and_nothing_that_was_said(self):
+        lines = [line for line in self.lines() if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line)]
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"Z POST /v1/chat/completions 200 \d+ms prompt=\d+ reused=0 tokens=8 tokens/s=[\d.]+ end=length$")
+        self.assertRegex(lines[1], r"Z GET /v1/models 200 \d+ms$")
+        self.assertNotIn("secret", "".join(lines))
+
+    def test_is_silent_on_request(self):
+        self.assertFalse([line for line in self.lines("--quiet") if "/v1/" in line and "Serving" not in line])
+
+    def test_that_nobody_reads_holds_nothing_up(self):
+        with serving() as (port, process):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            for _ in range(2500):  # 64 kB fill a pipe
+                connection.request("GET", "/health")
+                connection.getresponse().read()
+            connection.close()
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(20), 0)
+
+
 @unittest.skipIf(openai is None, "the Python package openai is not installed")
 class OpenAI(unittest.TestCase):
     @classmethod
