@@ -1,13 +1,12 @@
 #include <array>
-#include <limits>
 
 #include "cli/flags.h"
+#include "runtime/sampling_limits.h"
 
 namespace onw::cli {
 namespace {
 
 constexpr double kMany = 9e15;  // integers up to here are exact as double
-constexpr double kInt = std::numeric_limits<int32_t>::max();
 
 constexpr auto kFlags = std::to_array<Flag>({
     // What runs, and where.
@@ -23,11 +22,14 @@ constexpr auto kFlags = std::to_array<Flag>({
     // One answer.
     {"--prompt", Kind::text, "TEXT", "", "", "chat", "Answers this once: the answer alone goes to stdout"},
     {"--max-tokens", Kind::integer, "N", "", "", "chat", "At most so many tokens per answer", 1, kMany},
-    {"--temperature", Kind::number, "T", "", "", "chat", "0 takes the most likely token (default: the model's)", 0,
-     100},
-    {"--top-p", Kind::number, "P", "", "", "chat", "Draws from the likeliest tokens that sum to P", 0, 1},
-    {"--top-k", Kind::integer, "K", "", "", "chat", "Draws from the K likeliest tokens; 0: all", 0, kInt},
-    {"--min-p", Kind::number, "P", "", "", "chat", "Leaves out tokens below P times the likeliest", 0, 1},
+    {"--temperature", Kind::number, "T", "", "", "chat", "0 takes the most likely token (default: the model's)",
+     kTemperatureRange.min, kTemperatureRange.max},
+    {"--top-p", Kind::number, "P", "", "", "chat", "Draws from the likeliest tokens that sum to P", kTopPRange.min,
+     kTopPRange.max},
+    {"--top-k", Kind::integer, "K", "", "", "chat", "Draws from the K likeliest tokens; 0: all", kTopKRange.min,
+     kTopKRange.max},
+    {"--min-p", Kind::number, "P", "", "", "chat", "Leaves out tokens below P times the likeliest", kMinPRange.min,
+     kMinPRange.max},
     {"--seed", Kind::integer, "N", "", "", "chat", "Same seed, same answer", 0, kMany},
     {"--system", Kind::text, "TEXT", "", "", "chat", "What the model is told before the conversation"},
     {"--think", Kind::toggle, "", "", "", "chat",

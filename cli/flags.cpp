@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "runtime/sampling_limits.h"
+
 namespace onw::cli {
 namespace {
 
@@ -50,12 +52,7 @@ std::optional<double> to_number(std::string_view text) {
   return value;
 }
 
-std::string number_text(double x) { return x == std::floor(x) ? fmt::format("{:.0f}", x) : fmt::format("{}", x); }
-
-std::string range_text(const Flag& flag) {
-  if (flag.max >= 1e9) return fmt::format("of at least {}", number_text(flag.min));
-  return fmt::format("from {} to {}", number_text(flag.min), number_text(flag.max));
-}
+std::string range_text(const Flag& flag) { return onw::range_text({flag.min, flag.max}); }
 
 template <class T>
 bool within(const Flag& flag, const std::optional<T>& value) {

@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "server/request_fields.h"
 
 namespace onw::cli {
 namespace {
@@ -49,6 +50,7 @@ std::optional<std::string> answer(const std::string& word) {
   if (word == "--version") return fmt::format("onw {}\n", kVersion);
   if (word == "--help" || word == "-h" || word == "help") return help(all_commands());
   if (word == "--help-markdown") return help_markdown(all_commands());
+  if (word == "--request-fields-markdown") return server::request_fields_markdown();
   return std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/isa.h"
 #include "kernels/rowops/rowops.h"
 #include "runtime/philox.h"
+#include "runtime/sampling_limits.h"
 
 namespace onw {
 namespace {
@@ -118,23 +119,26 @@ Result<void> check_finite(std::span<const float> logits) {
 }  // namespace
 
 Result<void> check(const SamplingParams& p, int64_t vocabulary) {
-  const auto outside = [](const char* name, double value, const char* range) {
-    return error(Code::invalid_argument, "{} is {}, but must be {}", name, value, range);
-  };
-  // Written so that NaN fails too.
-  if (!(p.temperature >= 0 && p.temperature <= 100)) return outside("temperature", p.temperature, "in [0, 100]");
-  if (p.top_k < 0) return outside("top_k", p.top_k, "0 (off) or positive");
-  if (!(p.top_p > 0 && p.top_p <= 1)) return outside("top_p", p.top_p, "in (0, 1]");
-  if (!(p.min_p >= 0 && p.min_p <= 1)) return outside("min_p", p.min_p, "in [0, 1]");
-  if (!(p.repetition_penalty >= 0.01F && p.repetition_penalty <= 100))
-    return outside("repetition_penalty", p.repetition_penalty, "in [0.01, 100]");
-  if (!(std::fabs(p.presence_penalty) <= 100)) return outside("presence_penalty", p.presence_penalty, "in [-100, 100]");
-  if (!(std::fabs(p.frequency_penalty) <= 100))
-    return outside("frequency_penalty", p.frequency_penalty, "in [-100, 100]");
+  const struct {
+    const char* name;
+    float value;
+    Range range;
+  } all[] = {{"temperature", p.temperature, kTemperatureRange},
+             {"top_k", static_cast<float>(p.top_k), kTopKRange},
+             {"top_p", p.top_p, kTopPRange},
+             {"min_p", p.min_p, kMinPRange},
+             {"repetition_penalty", p.repetition_penalty, kRepetitionPenaltyRange},
+             {"presence_penalty", p.presence_penalty, kPresencePenaltyRange},
+             {"frequency_penalty", p.frequency_penalty, kPresencePenaltyRange}};
+  for (const auto& [name, value, range] : all)
+    if (!range.contains(value))
+      return error(Code::invalid_argument, "{} is {}, must be {}", name, value, range_text(range));
   for (const auto& [id, bias] : p.logit_bias) {
     if (id < 0 || id >= vocabulary)
       return error(Code::invalid_argument, "logit_bias names token {}, but the vocabulary has {}", id, vocabulary);
-    if (!(std::fabs(bias) <= 1e6F)) return outside("logit_bias", bias, "in [-1e6, 1e6]");
+    if (!kLogitBiasRange.contains(bias))
+      return error(Code::invalid_argument, "the logit_bias of token {} is {}, must be {}", id, bias,
+                   range_text(kLogitBiasRange));
   }
   return {};
 }

@@ -192,6 +192,7 @@ TEST(SamplingParams, each_value_out_of_range_is_named) {
   const std::vector<std::pair<SamplingParams, const char*>> bad = {
       {{.temperature = -1}, "temperature"},
       {{.temperature = nan}, "temperature"},
+      {{.temperature = 2.1F}, "temperature is 2.1, must be from 0 to 2"},
       {{.top_k = -1}, "top_k"},
       {{.top_p = 0}, "top_p"},
       {{.top_p = 1.5F}, "top_p"},

@@ -1,7 +1,6 @@
 #include "server/chat_request.h"
 
 #include <charconv>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "server/chat_messages.h"
@@ -14,34 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxStops = 64;
-constexpr int kMaxTopLogprobs = 20;
-constexpr int64_t kAnyCount = int64_t{1} << 53;
-
-// Fields of this API that ask for something that is not there yet, and the values that ask for nothing.
-struct Unsupported {
-  std::string_view name;
-  std::string_view harmless;  // JSON texts between bars
-  std::string_view why;
-};
-constexpr Unsupported kUnsupported[] = {
-    {"tools", "[]", "tool calls are not made yet"},
-    {"functions", "[]", "functions are not called yet"},
-    {"tool_choice", "\"none\"|\"auto\"", "tool calls are not made yet"},
-    {"function_call", "\"none\"|\"auto\"", "functions are not called yet"},
-    {"response_format", "{\"type\":\"text\"}", "only text can be answered yet"},
-    {"modalities", "[\"text\"]", "only text can be answered"},
-    {"audio", "", "only text can be answered"},
-    {"prediction", "", "a predicted answer cannot be used yet"},
-    {"web_search_options", "", "the server does not search the web"},
-    {"best_of", "1", "use n"},
-    {"echo", "false", "only new text is answered"},
-    {"store", "false", "answers are not stored"},
-    {"background", "false", "answers are not stored"},
-};
-
-bool harmless(const Unsupported& field, const json& value) {
-  std::string_view rest = field.harmless;
+bool harmless(std::string_view harmless_values, const json& value) {
+  std::string_view rest = harmless_values;
   while (!rest.empty()) {
     const auto end = std::min(rest.find('|'), rest.size());
     if (value == json::parse(rest.substr(0, end))) return true;
@@ -51,9 +24,10 @@ bool harmless(const Unsupported& field, const json& value) {
 }
 
 void refuse_unsupported(FieldReader& fields) {
-  for (const auto& field : kUnsupported) {
-    const json* value = fields.find(field.name);
-    if (value != nullptr && !harmless(field, *value)) fields.fail(field.name, "is not supported: {}", field.why);
+  for (const auto& field : kRequestFields) {
+    if (field.treatment != Treatment::refused) continue;
+    const json* value = fields.find(field);
+    if (value != nullptr && !harmless(field.type, *value)) fields.fail(field, "is not supported: {}", field.meaning);
   }
 }
 
@@ -71,25 +45,22 @@ void read_logit_bias(FieldReader& fields, int64_t vocabulary, SamplingParams& sa
     const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (failure != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocabulary)
       return fields.fail("logit_bias", "'{}' is not a token id below {}", shortened(key), vocabulary);
-    if (!value.is_number() || std::abs(value.get<double>()) > 100)
-      return fields.fail("logit_bias", "the bias of token {} must be a number from -100 to 100", id);
+    if (!value.is_number() || !kLogitBiasRange.contains(value.get<double>()))
+      return fields.fail("logit_bias", "the bias of token {} must be a number {}", id, range_text(kLogitBiasRange));
     sampling.logit_bias.emplace_back(id, value.get<float>());
   }
 }
 
 void read_sampling(FieldReader& fields, const RequestDefaults& defaults, SamplingParams& s) {
   s = defaults.sampling;
-  set(s.temperature, fields.number("temperature", 0, 2));
-  set(s.top_p, fields.number("top_p", 0, 1));
-  if (s.top_p <= 0) fields.fail("top_p", "must be above 0, at most 1. For the likeliest token only: temperature 0");
-  set(s.top_k, fields.integer("top_k", 0, std::numeric_limits<int>::max()));
-  set(s.min_p, fields.number("min_p", 0, 1));
-  set(s.repetition_penalty, fields.number("repetition_penalty", 0.01, 100));
-  set(s.presence_penalty, fields.number("presence_penalty", -2, 2));
-  set(s.frequency_penalty, fields.number("frequency_penalty", -2, 2));
-  if (const auto seed =
-          fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()))
-    s.seed = static_cast<uint64_t>(*seed);
+  set(s.temperature, fields.number("temperature"));
+  set(s.top_p, fields.number("top_p"));
+  set(s.top_k, fields.integer("top_k"));
+  set(s.min_p, fields.number("min_p"));
+  set(s.repetition_penalty, fields.number("repetition_penalty"));
+  set(s.presence_penalty, fields.number("presence_penalty"));
+  set(s.frequency_penalty, fields.number("frequency_penalty"));
+  if (const auto seed = fields.integer("seed")) s.seed = static_cast<uint64_t>(*seed);
   read_logit_bias(fields, defaults.vocabulary, s);
 }
 
@@ -107,14 +78,14 @@ void read_stops(FieldReader& fields, std::vector<std::string>& stops) {
 }
 
 void read_lengths(FieldReader& fields, const RequestDefaults& defaults, ChatRequest& request) {
-  set(request.max_tokens, fields.integer("max_tokens", 1, kAnyCount));
-  set(request.max_tokens, fields.integer("max_completion_tokens", 1, kAnyCount));
-  set(request.choices, fields.integer("n", 1, defaults.max_choices));
+  set(request.max_tokens, fields.integer("max_tokens"));
+  set(request.max_tokens, fields.integer("max_completion_tokens"));
+  set(request.choices, fields.integer("n", defaults.max_choices));
 }
 
 void read_logprobs(FieldReader& fields, ChatRequest& request) {
   const bool wanted = fields.boolean("logprobs").value_or(false);
-  const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs);
+  const auto top = fields.integer("top_logprobs");
   if (top && !wanted) fields.fail("top_logprobs", "needs logprobs: true");
   if (wanted) request.logprobs = static_cast<int>(top.value_or(0));
 }
@@ -126,7 +97,7 @@ void read_stream(FieldReader& fields, ChatRequest& request) {
   if (!options->is_object()) return fields.fail("stream_options", "must be an object, is {}", kind_of(*options));
   if (!request.stream) return fields.fail("stream_options", "needs stream: true");
   FieldReader inner(*options, "stream_options.");
-  request.include_usage = inner.boolean("include_usage").value_or(false);
+  request.include_usage = inner.boolean("stream_options.include_usage").value_or(false);
   fields.adopt(inner);
 }
 
@@ -165,7 +136,8 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body, const RequestDe
   if (!parsed->is_object())
     return tl::unexpected(ApiError{.message = fmt::format("the body must be an object, is {}", kind_of(*parsed))});
   FieldReader fields(*parsed);
-  if (const auto twice = repeated_key(body)) fields.fail(shortened(*twice), "is there more than once: give it once");
+  if (const auto twice = repeated_key(body))
+    fields.fail_with(shortened(*twice), "is there more than once: give it once");
   ChatRequest request;
   set(request.model, fields.text("model"));
   refuse_unsupported(fields);

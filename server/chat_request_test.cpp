@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "server/json_slices.h"
+#include "server/request_fields.h"
 
 namespace onw::server {
 namespace {
@@ -41,35 +43,8 @@ ApiError refused(const std::string& text) {
 // server-103
 TEST(ChatRequest, null_means_absent_for_every_field) {
   const ChatRequest plain = parsed(body(""));
-  for (const char* field : {"model",
-                            "temperature",
-                            "top_p",
-                            "top_k",
-                            "min_p",
-                            "repetition_penalty",
-                            "presence_penalty",
-                            "frequency_penalty",
-                            "seed",
-                            "logit_bias",
-                            "stop",
-                            "max_tokens",
-                            "max_completion_tokens",
-                            "n",
-                            "logprobs",
-                            "top_logprobs",
-                            "stream",
-                            "stream_options",
-                            "tools",
-                            "tool_choice",
-                            "functions",
-                            "response_format",
-                            "audio",
-                            "prediction",
-                            "store",
-                            "chat_template_kwargs",
-                            "reasoning_effort",
-                            "user",
-                            "metadata"}) {
+  for (const auto& [field, treatment, type, fallback, meaning, range] : kRequestFields) {
+    if (field == "messages" || field.find('.') != field.npos) continue;
     const ChatRequest with_null = parsed(body(fmt::format(R"("{}":null)", field)));
     EXPECT_EQ(with_null.variables, plain.variables) << field;
     EXPECT_EQ(with_null.stops, plain.stops) << field;
@@ -151,6 +126,42 @@ TEST(ChatRequest, refuses_what_it_cannot_honour_and_takes_what_asks_for_nothing)
   for (const char* fine : {R"("tools":[])", R"("tool_choice":"none")", R"("response_format":{"type":"text"})",
                            R"("modalities":["text"])", R"("store":false)", R"("user":"me")", R"("some_new_field":[1])"})
     parsed(body(fine));
+}
+
+// The fields that the parser reads are those of the table, with its limits: what the table says is what happens.
+TEST(RequestFields, are_honoured_refused_and_ignored_as_the_table_says) {
+  for (const auto& f : kRequestFields) {
+    const std::string name(f.name);
+    const auto with = [&](const std::string& value) {
+      if (const auto dot = name.find('.'); dot != name.npos)
+        return body(fmt::format(R"("stream":true,"{}":{{"{}":{}}})", name.substr(0, dot), name.substr(dot + 1), value));
+      return name == "messages" ? fmt::format(R"({{"messages":{}}})", value)
+                                : body(fmt::format(R"("{}":{})", name, value));
+    };
+    if (f.treatment == Treatment::ignored) {
+      for (const char* any : {"1", "\"x\"", "[{}]", "{\"a\":[]}", "true"}) parsed(with(any));
+      continue;
+    }
+    EXPECT_EQ(refused(with(f.type == "object" ? "3" : R"({"a":1})")).param, name);
+    if (f.treatment == Treatment::refused) {
+      for (size_t at = 0; at < f.type.size();) {
+        const size_t end = std::min(f.type.find('|', at), f.type.size());
+        parsed(with(std::string(f.type.substr(at, end - at))));
+        at = end + 1;
+      }
+    }
+    if (f.range.max == 0 || f.range.max > 1e15 || name == "n" || name == "top_logprobs") continue;
+    parsed(with(fmt::format("{}", f.range.min)));
+    parsed(with(fmt::format("{}", f.range.max)));
+    EXPECT_EQ(refused(with(fmt::format("{}", f.range.min - 1))).param, name);
+    EXPECT_EQ(refused(with(fmt::format("{}", f.range.max + 1))).param, name);
+  }
+}
+
+TEST(Docs, of_the_server_show_the_table_of_fields) {
+  std::ifstream file(std::string(ONW_SOURCE_DIR) + "/docs/server.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(text, HasSubstr("\n\n" + request_fields_markdown() + "\n")) << "run: onw --request-fields-markdown";
 }
 
 TEST(ChatRequest, logprobs_count_the_most_likely) {

@@ -7,28 +7,31 @@
 #include <string_view>
 
 #include "server/api_error.h"
+#include "server/request_fields.h"
 
 namespace onw::server {
 
 class FieldReader {
  public:
-  // `object` must outlive the reader. `prefix` is put before field names in errors ("stream_options.").
+  // `object` must outlive the reader. `prefix` stands before the names of its fields ("stream_options.").
   explicit FieldReader(const nlohmann::json& object, std::string prefix = {})
       : object_(object), prefix_(std::move(prefix)) {}
 
-  const nlohmann::json* find(std::string_view name) const;  // nullptr where absent or null
+  const nlohmann::json* find(FieldName field) const;  // nullptr where absent or null
 
-  std::optional<bool> boolean(std::string_view name);
-  std::optional<double> number(std::string_view name, double min, double max);
-  std::optional<int64_t> integer(std::string_view name, int64_t min, int64_t max);
-  std::optional<std::string> text(std::string_view name);
+  // Nothing where the field is absent, or wrong: see error().
+  std::optional<bool> boolean(FieldName field);
+  std::optional<double> number(FieldName field);
+  std::optional<int64_t> integer(FieldName field);
+  std::optional<int64_t> integer(FieldName field, int64_t most);  // below the table's limit
+  std::optional<std::string> text(FieldName field);
 
   template <class... Args>
-  void fail(std::string_view name, fmt::format_string<Args...> format, Args&&... args) {
-    fail_with(name, fmt::format(format, std::forward<Args>(args)...));
+  void fail(FieldName field, fmt::format_string<Args...> format, Args&&... args) {
+    fail_with(field.name(), fmt::format(format, std::forward<Args>(args)...));
   }
-  void fail_with(std::string_view name, std::string message);  // "NAME: message"
-  void adopt(const FieldReader& inner);                        // its error, where this has none
+  void fail_with(std::string_view name, std::string_view message);  // "NAME: message"
+  void adopt(const FieldReader& inner);                             // its error, where this has none
 
   const std::optional<ApiError>& error() const { return error_; }
 
