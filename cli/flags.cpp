@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/suggest.h"
 #include "runtime/sampling_limits.h"
 
 namespace onw::cli {
@@ -26,6 +27,16 @@ std::vector<const Flag*> flags_of(std::string_view command) {
   for (const Flag& flag : all_flags())
     if (belongs(flag, command)) mine.push_back(&flag);
   return mine;
+}
+
+// What is wrong with a flag that the command does not have.
+std::string unknown_flag(const Command& command, const std::string& name) {
+  std::vector<std::string_view> mine = {"--help"};
+  for (const Flag* flag : flags_of(command.name)) mine.push_back(flag->name);
+  const auto elsewhere = std::ranges::find(all_flags(), std::string_view(name), &Flag::name);
+  if (elsewhere != all_flags().end())
+    return fmt::format("{} is no flag of onw {}, but of: {}.", name, command.name, elsewhere->commands);
+  return fmt::format("onw {} has no flag {}.{}", command.name, name, did_you_mean(name, mine));
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -171,6 +182,14 @@ Result<void> Parser::read_words(const Command& command, const std::vector<std::s
   app.add_option("words", positionals);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::ExtrasError& e) {
+    const auto end = std::find(words.begin(), words.end(), "--");
+    for (auto word = words.begin(); word != end; ++word) {
+      const auto name = word->substr(0, word->find('='));
+      if (name.size() > 1 && name.front() == '-' && !typed.contains(name) && !toggled.contains(name))
+        return error(Code::usage, "{} See: onw {} --help", unknown_flag(command, name), command.name);
+    }
+    return error(Code::usage, "{}. See: onw {} --help", e.what(), command.name);
   } catch (const CLI::ParseError& e) {
     return error(Code::usage, "{}. See: onw {} --help", e.what(), command.name);
   }

@@ -80,7 +80,11 @@ TEST(Flags, mean_what_their_command_says) {
 TEST(Flags, complain_about_words_that_are_missing_unknown_or_too_many) {
   EXPECT_THAT(complaint(kServe, {}), HasSubstr("MODEL is missing. Usage: onw serve MODEL"));
   EXPECT_THAT(complaint(kServe, {"a", "b"}), HasSubstr("'b' is one word too many"));
-  EXPECT_THAT(complaint(kServe, {"a", "--prot", "1"}), HasSubstr("--prot"));
+  EXPECT_EQ(complaint(kServe, {"a", "--prot", "1"}),
+            "onw serve has no flag --prot. Did you mean --port? See: onw serve --help");
+  EXPECT_EQ(complaint(kServe, {"a", "--frobnicate=1"}), "onw serve has no flag --frobnicate. See: onw serve --help");
+  EXPECT_EQ(complaint(kServe, {"--dot", "a"}), "--dot is no flag of onw serve, but of: inspect. See: onw serve --help");
+  EXPECT_EQ(complaint(kServe, {"a", "-v"}), "onw serve has no flag -v. See: onw serve --help");
   EXPECT_THAT(complaint(kServe, {"a", "--port"}), HasSubstr("--port"));
   EXPECT_TRUE(parse(kChat, {}).has_value());
 }

@@ -189,6 +189,10 @@ Result<std::string> graph_text(const OpenedModel& model, const Args& args) {
 }  // namespace
 
 Result<void> run_inspect(const Args& args) {
+  for (const char* flag : {"--dot", "--primitive"})
+    if (args.has(flag) && !args.has("--graph"))
+      return error(Code::usage, "{} shows a graph another way, and needs --graph ROWS: onw inspect {} --graph 1 {}",
+                   flag, args.positional(0), flag);
   const bool compiled = args.has("--graph") || args.has("--plan");
   if (!compiled && is_published_file(args.positional(0))) return inspect_file(args.positional(0), args.has("--json"));
   const auto folder = locate_model(args.positional(0));

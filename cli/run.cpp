@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -6,6 +8,7 @@
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
 #include "server/request_fields.h"
 
 namespace onw::cli {
@@ -20,9 +23,9 @@ int complain(const Error& e) {
 }
 
 int complain_of_command(const std::string& word) {
-  std::string names;
-  for (const auto& command : all_commands()) names += fmt::format(" {}", command.name);
-  tell("onw: there is no command '{}'. Commands:{}\n", word, names);
+  std::vector<std::string_view> names;
+  for (const auto& command : all_commands()) names.push_back(command.name);
+  tell("onw: there is no command '{}'.{} Commands: {}\n", word, did_you_mean(word, names), fmt::join(names, " "));
   return kUsage;
 }
 

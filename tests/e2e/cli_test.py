@@ -47,6 +47,15 @@ class Usage(unittest.TestCase):
         self.assertIn("no fault", onw("check", published).stdout, "converted the first time")
         self.fails_with(2, "convert", published, harness.HOME / "models" / "tiny", says=["exists already"])
 
+    def test_slips_of_a_finger_get_a_suggestion(self):
+        self.fails_with(2, "sevre", "tiny", says=["no command 'sevre'", "Did you mean serve?"])
+        self.fails_with(2, "chat", "tiny", "--max-token", "3", says=["no flag --max-token.", "Did you mean --max-tokens?"])
+
+    def test_a_graph_in_another_form_needs_a_graph(self):
+        for flag in ("--dot", "--primitive"):
+            self.fails_with(2, "inspect", "tiny", flag, says=[f"onw inspect tiny --graph 1 {flag}"])
+        self.assertIn("digraph", onw("inspect", "tiny", "--graph", "1", "--dot").stdout)
+
     def test_help_and_version_go_to_stdout(self):
         for words in (["--help"], ["-h"], ["help"], ["list", "--help"], ["convert", "-h"], ["--version"]):
             done = onw(*words)
