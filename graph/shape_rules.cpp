@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 namespace onw {
 namespace {
@@ -213,6 +214,14 @@ Result<Type> linear_add(Types in, const Attributes& a) {
   return sum;
 }
 
+Result<Type> linear_gated(Types in, const Attributes& a) {
+  auto both = linear(in, a);
+  RETURN_IF_ERROR(both);
+  if (both->last() % 2 != 0) return bad("{} outputs are not a gate and as many of up", both->last());
+  const Type half{DType::f32, {both->shape[0], both->last() / 2}, 0};
+  return gated(std::array{half, half}, a);
+}
+
 Result<Type> reshape(Types in, const Attributes& a) {
   Shape shape = a.integers("shape");
   const auto count = [](const Shape& s) {
@@ -383,6 +392,8 @@ Rule rule(Op op) {
       return quantized<norm>;
     case Op::gated_quantize:
       return quantized<gated>;
+    case Op::linear_gated_quantize:
+      return quantized<linear_gated>;
     case Op::pool:
       return pool;
     case Op::reshape:

@@ -142,16 +142,22 @@ class Decomposer {
   }
 
   // gpt-oss: (clamp(up) + 1) * g * sigmoid(alpha * g), g = min(gate, limit).
-  Value swiglu_clamped() {
+  Value swiglu_clamped(Value gate, Value up) {
     const double limit = current_->attributes.number("limit", 7), alpha = current_->attributes.number("alpha", 1.702);
-    const Value g = node(Op::minimum, {in(0), constant(limit)});
-    const Value u = node(Op::maximum, {node(Op::minimum, {in(1), constant(limit)}), constant(-limit)});
+    const Value g = node(Op::minimum, {gate, constant(limit)});
+    const Value u = node(Op::maximum, {node(Op::minimum, {up, constant(limit)}), constant(-limit)});
     return mul(add(u, constant(1)), mul(g, unary(Op::sigmoid, mul(g, alpha))));
   }
 
-  Value gated() {
+  Value gated(Value gate, Value up) {
     const std::string_view kind = current_->attributes.text("activation");
-    return kind == "swiglu_clamped" ? swiglu_clamped() : mul(activate(kind, in(0)), in(1));
+    return kind == "swiglu_clamped" ? swiglu_clamped(gate, up) : mul(activate(kind, gate), up);
+  }
+
+  Value linear_gated() {
+    const Value both = linear(0, 1, 2);
+    const int64_t half = type(both).last() / 2;
+    return gated(slice(both, 1, 0, half), slice(both, 1, half, 2 * half));
   }
 
   // x -> round(x * 127 / amax) * amax / 127 per group; a group of zeros stays zero.
@@ -239,9 +245,11 @@ class Decomposer {
       case Op::rope:
         return rope();
       case Op::gated:
-        return gated();
+        return gated(in(0), in(1));
       case Op::gated_quantize:
-        return quantize(gated());
+        return quantize(gated(in(0), in(1)));
+      case Op::linear_gated_quantize:
+        return quantize(linear_gated());
       case Op::activate:
         return activate(n.attributes.text("activation"), in(0));
       case Op::quantize:

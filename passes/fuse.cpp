@@ -42,13 +42,36 @@ std::optional<Node> with_residual(const Function& f, const Uses& uses, Value v) 
   return std::nullopt;
 }
 
-Function fuse(const Function& f) {
+// gated_quantize(the first half of linear(x, w, bias?), the other half) -> linear_gated_quantize(x, w, bias?): a kernel
+// that works by groups of outputs then never writes both halves to memory.
+std::optional<Node> with_product(const Function& f, const Uses& uses, Value v) {
+  const Node& gated = f.node(v);
+  if (gated.op != Op::gated_quantize) return std::nullopt;
+  const Value gate = gated.inputs[0], up = gated.inputs[1];
+  const int64_t width = gated.type.last();
+  const auto half = [&](Value s, int64_t begin) {
+    const Node& n = f.node(s);
+    return n.op == Op::slice && uses.only_user(s, v) && n.attributes.integer("axis") == 1 &&
+           n.attributes.integer("begin") == begin && n.attributes.integer("end") == begin + width;
+  };
+  if (!half(gate, 0) || !half(up, width) || f.node(gate).inputs[0] != f.node(up).inputs[0]) return std::nullopt;
+  const Value product = f.node(gate).inputs[0];
+  const Node& linear = f.node(product);
+  const auto& users = uses.users[static_cast<size_t>(product.id)];
+  if (linear.op != Op::linear || linear.type.last() != 2 * width || users.size() != 2 ||
+      uses.outputs[static_cast<size_t>(product.id)] != 0)
+    return std::nullopt;
+  return Node{Op::linear_gated_quantize, gated.label, linear.inputs, gated.attributes, gated.type, {}};
+}
+
+// Every node that `combine` makes one of several.
+template <class Combine>
+Function fuse(const Function& f, Combine combine) {
   const Uses uses(f);
   Rewriter r(f);
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     const Value v{static_cast<int32_t>(i)};
-    auto fused = with_quantize(f, uses, v);
-    if (!fused) fused = with_residual(f, uses, v);
+    auto fused = combine(f, uses, v);
     if (!fused) {
       r.copy(v);
       continue;
@@ -63,7 +86,13 @@ Function fuse(const Function& f) {
 
 Program fuse(const Program& program) {
   Program out = program;
-  for (Function& f : out.functions) f = fuse(f);
+  for (Function& f : out.functions) {
+    f = fuse(f, [](const Function& from, const Uses& uses, Value v) {
+      const auto fused = with_quantize(from, uses, v);
+      return fused ? fused : with_residual(from, uses, v);
+    });
+    f = fuse(f, with_product);
+  }
   return out;
 }
 

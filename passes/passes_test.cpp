@@ -151,13 +151,10 @@ body {
   %1 = weight "n" : f32[64]
   %2 = rms_norm_quantize(%0, %1; eps=1e-05, group=64) "L00/norm" : q8g64[S,64]
   %3 = weight "g" : f32[128,64]
-  %4 = linear(%2, %3) "L00/gate_up" : f32[S,128]
-  %5 = slice(%4; axis=1, begin=0, end=64) "L00/gate" : f32[S,64]
-  %6 = slice(%4; axis=1, begin=64, end=128) "L00/up" : f32[S,64]
-  %7 = gated_quantize(%5, %6; activation="silu", group=64) "L00/gated" : q8g64[S,64]
-  %8 = weight "d" : f32[64,64]
-  %9 = linear_add(%0, %7, %8) "L00/add" : f32[S,64]
-  return y=%9
+  %4 = linear_gated_quantize(%2, %3; activation="silu", group=64) "L00/gated" : q8g64[S,64]
+  %5 = weight "d" : f32[64,64]
+  %6 = linear_add(%0, %4, %5) "L00/add" : f32[S,64]
+  return y=%6
 }
 )");
 }

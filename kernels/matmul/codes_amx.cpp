@@ -15,7 +15,8 @@
 namespace onw::matmul_kernels {
 namespace {
 
-constexpr int64_t kMaxTiles = 8;      // row tiles of a pass: their activations stay in the L2 cache
+constexpr int64_t kMaxTiles = 8;    // row tiles of a pass: their activations stay in the L2 cache
+constexpr int64_t kShortTiles = 6;  // with groups of 32, whose float sums are in the L1 cache's way (+10 % on the Xeon)
 constexpr int64_t kPanel = 128 * 16;  // bytes of one expanded block and group
 
 struct alignas(64) TileConfig {
@@ -168,11 +169,12 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t f
 template <Codes kCodes, int kRows, int kSteps, bool kMinima>
 __attribute__((noinline)) void all_blocks(const Call& c) {
   configure(kRows, c.depth);
-  const int64_t tiles = (c.rows + 15) / 16;
-  for (int64_t first = 0; first < tiles; first += kMaxTiles)
+  const int64_t tiles = (c.rows + 15) / 16, most = c.depth == 32 ? kShortTiles : kMaxTiles;
+  const int64_t passes = (tiles + most - 1) / most, each = (tiles + passes - 1) / passes;
+  for (int64_t first = 0; first < tiles; first += each)
     for (int64_t b = c.first_block; b < c.last_block; b += 2) {
       const int64_t pair[2] = {b, least(b + 1, c.last_block - 1)};
-      two_blocks<kCodes, kRows, kSteps, kMinima>(c, pair, first, least(kMaxTiles, tiles - first));
+      two_blocks<kCodes, kRows, kSteps, kMinima>(c, pair, first, least(each, tiles - first));
     }
   _tile_release();
 }

@@ -1,27 +1,15 @@
 // Attention and the writing of K and V. A task is one KV head and a tile of tokens of one sequence; where those are
 // fewer than the threads, the tasks are also cut by positions, and folded in block order: the same bits either way.
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/checked.h"
+#include "targets/cpu/aligned_bytes.h"
 #include "targets/cpu/steps.h"
 
 namespace onw::cpu {
 namespace {
 
 constexpr int64_t kTileTokens = 16;
-
-struct FreeAligned {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-using AlignedBytes = std::unique_ptr<std::byte, FreeAligned>;
-
-AlignedBytes aligned_bytes(size_t n) {
-  auto* p = static_cast<std::byte*>(
-      std::aligned_alloc(64, static_cast<size_t>(round_up(static_cast<int64_t>(std::max<size_t>(n, 64)), 64))));
-  CHECK(p != nullptr);
-  return AlignedBytes(p);
-}
 
 }  // namespace
 
@@ -45,7 +33,7 @@ struct AttentionWork {
     const int64_t bytes = round_up(static_cast<int64_t>(attention_scratch_bytes(s.form, kTileTokens * group)), 64);
     if (bytes > scratch_bytes) {
       scratch_bytes = bytes;
-      scratch = aligned_bytes(static_cast<size_t>(bytes * o.threads));
+      scratch = aligned_bytes(bytes * o.threads);
     }
     if (s.kv_heads >= o.threads) return;
     const int64_t blocks = ceil_div(o.max_context, kPagePositions) + 1;

@@ -132,12 +132,21 @@ class PlanCompiler {
                                .eps = static_cast<float>(n.attributes.number("eps"))});
   }
 
-  Result<StepPtr> gated(const Node& n, Value v) {
+  static scalar::Gate gate_of(const Node& n) {
     scalar::Gate kind;
     kind.activation = *scalar::activation(n.attributes.text("activation"));
     kind.limit = static_cast<float>(n.attributes.number("limit", kind.limit));
     kind.alpha = static_cast<float>(n.attributes.number("alpha", kind.alpha));
-    return make_gated(n.label, {.gate = in(n, 0), .up = in(n, 1), .y = slot(v), .kind = kind});
+    return kind;
+  }
+
+  Result<StepPtr> linear_gated(const Node& n, Value v) {
+    const auto w = matrix(n, 1);
+    RETURN_IF_ERROR(w);
+    const auto bias = vector(n, 2);
+    RETURN_IF_ERROR(bias);
+    const LinearGatedStep s{.x = in(n, 0), .y = slot(v), .weight = *w, .bias = *bias, .kind = gate_of(n)};
+    return make_linear_gated(n.label, s, options_, gated_work_);
   }
 
   Result<StepPtr> element(const Node& n, Value v) {
@@ -202,7 +211,9 @@ class PlanCompiler {
       }
       case Op::gated:
       case Op::gated_quantize:
-        return gated(n, v);
+        return make_gated(n.label, {.gate = in(n, 0), .up = in(n, 1), .y = slot(v), .kind = gate_of(n)});
+      case Op::linear_gated_quantize:
+        return linear_gated(n, v);
       case Op::quantize:
         return make_quantise(n.label, in(n, 0), slot(v));
       case Op::add:
@@ -225,6 +236,7 @@ class PlanCompiler {
   const PlanOptions& options_;
   Plan plan_;
   std::shared_ptr<AttentionWork> attention_work_;
+  std::shared_ptr<GatedWork> gated_work_;
 };
 
 Result<Plan> Plan::compile(const Program& program, const Function& function, const WeightSet& weights,

@@ -38,6 +38,17 @@ struct GatedStep {
 };
 StepPtr make_gated(std::string label, const GatedStep& step);
 
+// y = quantise(gated(gate, up)), gate and up the halves of the weight's outputs.
+struct LinearGatedStep {
+  Slot x, y;                    // INT8
+  WeightView weight;            // tiles, [2 * width of y, in]
+  std::span<const float> bias;  // empty: none
+  scalar::Gate kind;
+};
+struct GatedWork;  // the threads' buffers, which these steps of a plan share; made by the first
+StepPtr make_linear_gated(std::string label, const LinearGatedStep& step, const PlanOptions& options,
+                          std::shared_ptr<GatedWork>& work);
+
 StepPtr make_quantise(std::string label, const Slot& x, const Slot& y);
 
 // y[i] = f(a[i], b[i]) or f(a[i]); b may be a vector that every row shares.

@@ -132,6 +132,20 @@ Tensor gated(const Node& n, const Operands& in) {
   return y;
 }
 
+// Gate and up by one product, then their gated product.
+Result<Tensor> linear_gated(const Node& n, const Operands& in, const Context& c) {
+  Node product = n;
+  product.type = {DType::f32, {kRows, 2 * n.type.last()}, 0};
+  const auto both = linear(product, in, 0, c, nullptr);
+  RETURN_IF_ERROR(both);
+  Tensor y = make_tensor({DType::f32, {kRows, n.type.last()}, 0}, c.rows);
+  const scalar::Gate gate = gate_of(n);
+  const auto width = static_cast<size_t>(n.type.last());
+  for (int64_t r = 0; r < c.rows; ++r)
+    for (size_t i = 0; i < width; ++i) y.row(r)[i] = scalar::gated(gate, both->row(r)[i], both->row(r)[width + i]);
+  return y;
+}
+
 template <class F>
 Tensor each(const Tensor& x, F f) {
   Tensor y = x;
@@ -230,6 +244,11 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
     }
     case Op::gated_quantize:
       return quantise(gated(n, in), a.integer("group"), c);
+    case Op::linear_gated_quantize: {
+      const auto y = linear_gated(n, in, c);
+      RETURN_IF_ERROR(y);
+      return quantise(*y, a.integer("group"), c);
+    }
     case Op::quantize:
       return quantise(*in.values[0], a.integer("group"), c);
     case Op::rope:
