@@ -43,11 +43,14 @@ void Progress::update(int64_t done, int64_t total) {
 
 void Progress::update(int64_t done) {
   done_ = done;
+  if (done_ == 0 && total_ == 0) return;  // nothing is known yet
   const auto now = Clock::now();
   if (now - last_shown_ < (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kPlainLine))) return;
   last_shown_ = now;
   show();
 }
+
+void Progress::say(std::string_view text) { tell("{}{}{}\n", terminal_ ? "\r" : "", text, terminal_ ? "\x1b[K" : ""); }
 
 void Progress::show() {
   drawn_ = true;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace onw::cli {
 
@@ -19,6 +20,8 @@ class Progress {
 
   void update(int64_t done);
   void update(int64_t done, int64_t total);
+
+  void say(std::string_view text);  // a line of its own, above the bar
 
   // The text of one state, without the terminal's control characters; `columns` bounds it.
   std::string text(int64_t done, int columns) const;

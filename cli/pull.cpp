@@ -30,8 +30,9 @@ fs::path convertible(const Pulled& pulled) {
   return pulled.folder;
 }
 
-Result<Pulled> pull_with_progress(const PullRequest& request, const Hub& hub) {
+Result<Pulled> pull_with_progress(const PullRequest& request, Hub hub) {
   Progress progress("downloading", 0, Progress::Unit::bytes);
+  hub.patience.retrying = [&progress](std::string_view what) { progress.say(what); };
   return pull(request, hub, [&](const PullProgress& p) {
     progress.update(p.done, p.total);
     return true;

@@ -155,6 +155,7 @@ Result<bool> Transfer::try_again(Error error, double wait_seconds) {
         fmt::format(". {} tries; what has come so far is kept, so the same command goes on from there", failures_);
     return Failure(std::move(error));
   }
+  if (patience_.retrying) patience_.retrying(retry_text(patience_, failures_, wait_seconds, error.message));
   if (!wait(wait_seconds)) return onw::error(Code::cancelled, "{}: cancelled", what_.name);
   return false;
 }
@@ -187,9 +188,9 @@ Result<bool> Transfer::receive() {
                      0);
   }
   if (!response) {
-    if (response.error().may_pass) return try_again(response.error().error, pause);
-    return Failure(
-        Error{response.error().error.code, fmt::format("{}: {}", what_.name, response.error().error.message)});
+    Error failed{response.error().error.code, fmt::format("{}: {}", what_.name, response.error().error.message)};
+    if (response.error().may_pass) return try_again(std::move(failed), pause);
+    return Failure(std::move(failed));
   }
   return judge(*response);
 }
@@ -235,6 +236,9 @@ Result<std::optional<Downloaded>> Transfer::verify() {
         "mirror may alter it; try again later, or without them",
         what_.name, found, expected);
   }
+  if (patience_.retrying)
+    patience_.retrying(
+        fmt::format("{}: what came is not what the hub announced. Once more from its beginning", what_.name));
   return std::optional<Downloaded>();
 }
 
@@ -284,6 +288,11 @@ Result<Downloaded> Transfer::run() {
 }
 
 }  // namespace
+
+std::string retry_text(const Patience& patience, int failures, double wait_seconds, std::string_view why) {
+  return fmt::format("{}. Try {} of {}{}", why, failures + 1, patience.tries,
+                     wait_seconds > 0 ? fmt::format(" in {:.1f} s", wait_seconds) : "");
+}
 
 Result<Downloaded> download(const Download& what, const Patience& patience, const DownloadProgress& progress) {
   std::error_code failed;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -24,7 +25,11 @@ struct Patience {
   int tries = 6;                   // without any progress in between
   double first_wait_seconds = .5;  // doubled each time
   int64_t stall_seconds = 30;
+  std::function<void(std::string_view)> retrying = {};  // told before each further try: what failed, why, which try
 };
+
+// What `retrying` is told, for the try after `failures` failed ones.
+std::string retry_text(const Patience& patience, int failures, double wait_seconds, std::string_view why);
 
 struct Downloaded {
   int64_t bytes = 0;

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/version.h"
+#include "hub/route.h"
 
 namespace onw {
 namespace {
@@ -31,6 +32,7 @@ struct Transfer {
   HttpResponse response;
   bool first = true;  // still inside the first response
   bool cancelled = false;
+  Route route;
 };
 
 std::string lower(std::string_view text) {
@@ -79,6 +81,11 @@ int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return 1;
 }
 
+int on_talk(CURL*, curl_infotype kind, char* data, size_t bytes, void* user) {
+  if (kind == CURLINFO_TEXT) static_cast<Transfer*>(user)->route.hear({data, bytes});
+  return 0;
+}
+
 std::string text_of(CURL* curl, CURLINFO what) {
   const char* value = nullptr;
   return curl_easy_getinfo(curl, what, &value) == CURLE_OK && value != nullptr ? value : "";
@@ -87,7 +94,7 @@ std::string text_of(CURL* curl, CURLINFO what) {
 std::string host_of(std::string_view url) {
   const auto start = url.find("://");
   const auto host = start == url.npos ? url : url.substr(start + 3);
-  return std::string(host.substr(0, host.find_first_of("/?#")));
+  return without_secrets(host.substr(0, host.find_first_of("/?#")));
 }
 
 // The system's certificates; SSL_CERT_FILE replaces them, as in other programs.
@@ -128,23 +135,44 @@ std::string issuer_of(const std::string& url) {
   return "an unknown issuer";
 }
 
-HttpFailure explain(CURLcode code, CURL* curl, const HttpRequest& request, const char* detail) {
-  const std::string url = text_of(curl, CURLINFO_EFFECTIVE_URL);
-  const std::string host = host_of(url.empty() ? request.url : url);
-  const std::string what = *detail != '\0' ? detail : curl_easy_strerror(code);
+std::string proxy_wants_a_password(const Route& route) {
+  return fmt::format("the proxy {} ({}) wants a name and a password. Set {} to http://NAME:PASSWORD@HOST:PORT",
+                     route.proxy(), route.variable(), route.variable());
+}
+
+// What to do where nothing answers.
+std::string way_out(const Route& route, std::string_view url) {
+  if (route.through_proxy()) return fmt::format("Is {} right, and the proxy running?", route.variable());
+  return fmt::format("Is there a network? Where a proxy leads out of it, set {}",
+                     url.starts_with("http://") ? "http_proxy" : "HTTPS_PROXY");
+}
+
+HttpFailure explain(CURLcode code, CURL* curl, const HttpRequest& request, const Route& route, const char* detail) {
+  std::string url = text_of(curl, CURLINFO_EFFECTIVE_URL);
+  if (url.empty()) url = request.url;
+  const std::string host = host_of(url);
+  const std::string what = without_secrets(*detail != '\0' ? detail : curl_easy_strerror(code));
   const auto failure = [](bool may_pass, Code kind, std::string message) {
     return HttpFailure{Error{kind, std::move(message)}, may_pass};
   };
+  long connect_status = 0;  // what a proxy said to CONNECT
+  curl_easy_getinfo(curl, CURLINFO_HTTP_CONNECTCODE, &connect_status);
+  if (connect_status == 407) return failure(false, Code::network, proxy_wants_a_password(route));
+  if (connect_status >= 400)
+    return failure(status_may_pass(static_cast<int>(connect_status)), Code::network,
+                   fmt::format("the proxy {} ({}) makes no connection to {}: it answers {}", route.proxy(),
+                               route.variable(), host, connect_status));
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
+      return failure(true, Code::network,
+                     fmt::format("no address is known for {}, tried {}. {}", host, route.text(), way_out(route, url)));
+    case CURLE_COULDNT_RESOLVE_PROXY:
+      return failure(false, Code::network,
+                     fmt::format("{} could not be asked {}: {}. {}", host, route.text(), what, way_out(route, url)));
+    case CURLE_COULDNT_CONNECT:
       return failure(
           true, Code::network,
-          fmt::format("no address is known for {}. Is there a network? Behind a proxy, set HTTPS_PROXY", host));
-    case CURLE_COULDNT_RESOLVE_PROXY:
-      return failure(false, Code::network, fmt::format("the proxy of the environment has no known address: {}", what));
-    case CURLE_COULDNT_CONNECT:
-      return failure(true, Code::network,
-                     fmt::format("no connection to {} ({}). Behind a proxy, set HTTPS_PROXY", host, what));
+          fmt::format("no connection to {}, tried {}: {}. {}", host, route.text(), what, way_out(route, url)));
     case CURLE_PEER_FAILED_VERIFICATION:
       return failure(
           false, Code::network,
@@ -152,7 +180,7 @@ HttpFailure explain(CURLcode code, CURL* curl, const HttpRequest& request, const
               "the certificate of {} is not trusted: it was issued by {} ({}). If that is your organisation's proxy, "
               "add its certificate to the system's (a .crt file in /usr/local/share/ca-certificates, then "
               "update-ca-certificates), or name a file of certificates in SSL_CERT_FILE",
-              host, issuer_of(url.empty() ? request.url : url), what));
+              host, issuer_of(url), what));
     case CURLE_SSL_CACERT_BADFILE:
       return failure(
           false, Code::network,
@@ -165,9 +193,13 @@ HttpFailure explain(CURLcode code, CURL* curl, const HttpRequest& request, const
     case CURLE_UNSUPPORTED_PROTOCOL:
       return failure(false, Code::network, fmt::format("{} leads to an address that is neither http nor https", host));
     case CURLE_OPERATION_TIMEDOUT:
-      return failure(true, Code::network, fmt::format("{} did not answer in time ({})", host, what));
+      return failure(
+          true, Code::network,
+          fmt::format("{} did not answer in time, tried {}: {}. {}", host, route.text(), what, way_out(route, url)));
     default:
-      return failure(true, Code::network, fmt::format("download from {} broke off: {}", host, what));
+      return failure(true, Code::network,
+                     fmt::format("the transfer from {} broke off{}: {}", host,
+                                 route.through_proxy() ? ", " + route.text() : "", what));
   }
 }
 
@@ -175,7 +207,7 @@ HttpFailure explain(CURLcode code, CURL* curl, const HttpRequest& request, const
 
 tl::expected<HttpResponse, HttpFailure> http_get(const HttpRequest& request, const BodySink& sink,
                                                  const std::function<bool()>& idle) {
-  Transfer transfer{sink, idle, {}, true, false};
+  Transfer transfer{sink, idle, {}, true, false, {}};
   const Curl curl = new_curl(request.url);
   Headers headers;
   if (!request.token.empty()) {  // libcurl leaves this header out when a redirect leads to another host
@@ -201,13 +233,18 @@ tl::expected<HttpResponse, HttpFailure> http_get(const HttpRequest& request, con
   curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, &transfer);
   curl_easy_setopt(curl.get(), CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  curl_easy_setopt(curl.get(), CURLOPT_VERBOSE, 1L);  // to on_talk alone
+  curl_easy_setopt(curl.get(), CURLOPT_DEBUGFUNCTION, on_talk);
+  curl_easy_setopt(curl.get(), CURLOPT_DEBUGDATA, &transfer);
   const CURLcode code = curl_easy_perform(curl.get());
   if (transfer.cancelled) return tl::unexpected(HttpFailure{Error{Code::cancelled, "cancelled"}, false});
-  if (code != CURLE_OK) return tl::unexpected(explain(code, curl.get(), request, detail));
+  if (code != CURLE_OK) return tl::unexpected(explain(code, curl.get(), request, transfer.route, detail));
   transfer.response.url = text_of(curl.get(), CURLINFO_EFFECTIVE_URL);
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   transfer.response.status = static_cast<int>(status);
+  if (status == 407)
+    return tl::unexpected(HttpFailure{Error{Code::network, proxy_wants_a_password(transfer.route)}, false});
   return std::move(transfer.response);
 }
 

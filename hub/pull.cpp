@@ -12,6 +12,7 @@
 
 #include "hub/http.h"
 #include "hub/listing.h"
+#include "hub/route.h"
 
 namespace onw {
 namespace {
@@ -42,12 +43,13 @@ Result<std::string> get_listing(const Hub& hub, const std::string& url, const st
     if (text.size() > kLargestListing)
       return error(Code::bad_format, "{}: the hub's answer is over {} bytes", what, kLargestListing);
     const bool may_pass = response ? status_may_pass(response->status) : response.error().may_pass;
-    if (!may_pass || failures >= hub.patience.tries) {
-      if (response) return Failure(http_status_error(*response, what, !hub.token.empty()));
-      return Failure(Error{response.error().error.code, fmt::format("{}: {}", what, response.error().error.message)});
-    }
+    Error failed =
+        response ? http_status_error(*response, what, !hub.token.empty())
+                 : Error{response.error().error.code, fmt::format("{}: {}", what, response.error().error.message)};
+    if (!may_pass || failures >= hub.patience.tries) return Failure(std::move(failed));
     const double wait =
         std::min(hub.patience.first_wait_seconds * static_cast<double>(1 << std::min(failures - 1, 10)), 60.0);
+    if (hub.patience.retrying) hub.patience.retrying(retry_text(hub.patience, failures, wait, failed.message));
     std::this_thread::sleep_for(std::chrono::duration<double>(wait));
   }
 }
@@ -201,7 +203,10 @@ Result<Pulled> Pull::file(const HubSource& source) {
 
 Hub Hub::from_environment() {
   Hub hub;
-  if (const auto endpoint = environment("HF_ENDPOINT"); !endpoint.empty()) hub.endpoint = endpoint;
+  if (const auto endpoint = environment("HF_ENDPOINT"); !endpoint.empty()) {
+    hub.endpoint = endpoint;
+    hub.endpoint_is_set = true;
+  }
   while (hub.endpoint.ends_with('/')) hub.endpoint.pop_back();
   hub.token = environment("HF_TOKEN");
   return hub;
@@ -217,7 +222,11 @@ Result<Pulled> pull(const PullRequest& request, const Hub& hub, const Report& pr
   fs::create_directories(request.into, failed);
   if (failed) return error(Code::io, "cannot make {}: {}", request.into.string(), failed.message());
   Pull work(hub, progress, request.into);
-  return source->repository.empty() ? work.file(*source) : work.repository(*source);
+  auto pulled = source->repository.empty() ? work.file(*source) : work.repository(*source);
+  if (!pulled && hub.endpoint_is_set && !source->repository.empty() &&
+      (pulled.error().code == Code::network || pulled.error().code == Code::not_found))
+    pulled.error().message += fmt::format(". The hub is {}, as HF_ENDPOINT says", without_secrets(hub.endpoint));
+  return pulled;
 }
 
 Result<Pulled> read_pulled(const fs::path& folder) {

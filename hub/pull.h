@@ -21,6 +21,7 @@ struct Hub {
   std::string endpoint = "https://huggingface.co";
   std::string token;
   Patience patience;
+  bool endpoint_is_set = false;  // by HF_ENDPOINT: errors of the network say so
 
   static Hub from_environment();
 };

@@ -36,6 +36,8 @@ class Server:
                 server.requests.append((self.path, dict(self.headers)))
                 handler(self)
 
+            do_CONNECT = do_GET
+
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
         self.address = f"http://127.0.0.1:{self.http.server_port}"

@@ -38,8 +38,8 @@ class Home:
         return subprocess.run([ONW, *map(str, arguments)], env=self.environment(hub, **variables), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, errors="replace", timeout=120, preexec_fn=before)
 
-    def start(self, *arguments, hub=None):
-        return subprocess.Popen([ONW, *map(str, arguments)], env=self.environment(hub), stdin=subprocess.DEVNULL,
+    def start(self, *arguments, hub=None, **variables):
+        return subprocess.Popen([ONW, *map(str, arguments)], env=self.environment(hub, **variables), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 
     def models(self):
@@ -195,9 +195,44 @@ class HubTest(unittest.TestCase):
             hosts = {path.split("/")[2] for path, _ in proxy.requests}
             self.assertEqual(hosts, {"hub.invalid", "cdn.invalid"})
 
-    def test_no_network_is_a_clear_error(self):
-        done = self.home.run("pull", "org/tiny", hub="http://127.0.0.1:1")
-        self.assert_failed(done, "127.0.0.1:1", "HTTPS_PROXY")
+    def test_an_error_of_the_network_says_what_was_tried(self):
+        with Hub(FILES) as hub:
+            address = hub.address
+        dead = address.removeprefix("http://")
+        plain = self.home.start("pull", "org/tiny", hub=address)
+        proxied = self.home.start("pull", "org/other", hub="http://hub.invalid", http_proxy=f"http://me:s3cret@{dead}")
+        text = plain.communicate(timeout=60)[1]
+        self.assertEqual(plain.returncode, 1)
+        for word in (dead, "directly (no proxy is set)", "set http_proxy", f"The hub is {address}, as HF_ENDPOINT says"):
+            self.assertIn(word, text)
+        tries = [line for line in text.splitlines() if "Try " in line]
+        self.assertEqual(len(tries), 5)
+        for number, line in enumerate(tries, 2):
+            self.assertRegex(line, rf"^org/tiny: no connection to .* Try {number} of 6 in [\d.]+ s$")
+        self.assertNotIn("0 B", text)
+        text = proxied.communicate(timeout=60)[1]
+        self.assertEqual(proxied.returncode, 1)
+        for word in ("hub.invalid", f"through the proxy http://{dead} (http_proxy)", "Is http_proxy right"):
+            self.assertIn(word, text)
+        self.assertNotIn("s3cret", text)
+        self.assertEqual(self.home.models(), [])
+
+    def test_a_proxy_that_wants_a_password_is_told_at_once(self):
+        with Server(lambda request: request.reply(407)) as proxy:
+            for hub, variable in (("http://hub.invalid", "http_proxy"), ("https://hub.invalid", "HTTPS_PROXY")):
+                done = self.home.run("pull", "org/tiny", hub=hub, **{variable: proxy.address})
+                self.assert_failed(done, proxy.address, variable, "NAME:PASSWORD")
+                self.assertNotIn("Try ", done.stderr)
+        with Server(lambda request: request.reply(403)) as proxy:
+            done = self.home.run("pull", "org/tiny", hub="https://hub.invalid", HTTPS_PROXY=proxy.address)
+            self.assert_failed(done, f"the proxy {proxy.address} (HTTPS_PROXY) makes no connection to hub.invalid: it answers 403")
+
+    def test_a_cut_transfer_says_why_it_tries_again(self):
+        with Hub(FILES, faults=[cut, flip]) as hub:
+            done = self.home.run("pull", "org/tiny", hub=hub)
+            self.assert_pulled(done)
+            self.assertRegex(done.stderr, r"model\.safetensors: the transfer from 127\.0\.0\.1:\d+ broke off: .* Try 2 of 6 in 0\.5 s")
+            self.assertRegex(done.stderr, r"model\.safetensors: what came is not what the hub announced\. Once more")
 
     def test_what_is_not_there_and_what_is_no_name_differ(self):
         with Hub(FILES) as hub:
