@@ -1,4 +1,4 @@
-// A folder of its own for a test, gone when the object goes.
+// A folder of its own, gone when the object goes.
 #pragma once
 
 #include <cstddef>

@@ -1,29 +1,77 @@
-// onw check: is a model folder whole?
+// onw check: is a model whole, a converted one or a published one?
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "cli/output.h"
-#include "store/model_folder.h"
+#include "cli/text_side.h"
+#include "convert/convert.h"
+#include "runtime/load.h"
 
 namespace onw::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+Result<void> print_json(const ordered_json& facts) {
+  return print("{}\n", facts.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+std::string_view words(const TextSide& text) {
+  if (!text.tokenizer) return "there is no tokenizer.json, so chat and serve cannot run it";
+  return text.chat_template ? "tokenizer and chat template load" : "the tokenizer loads; there is no chat template";
+}
+
+// A file or folder as it was published: it is not converted for that.
+Result<void> check_source(const std::string& path, const Args& args) {
+  if (args.has("--deep"))
+    return error(Code::usage,
+                 "{} is not converted, so there are no digests that --deep could compare with. Leave --deep out, or "
+                 "convert it: onw convert {} OUT",
+                 path, path);
+  TextSide text;
+  const auto facts = check_published(path, [&text](const std::filesystem::path& folder, int64_t vocabulary) {
+    const auto checked = check_text_side(folder, vocabulary);
+    if (checked) text = *checked;
+    return checked ? Result<void>() : Result<void>(Failure(checked.error()));
+  });
+  RETURN_IF_ERROR(facts);
+  if (args.has("--json"))
+    return print_json({{"source", path},
+                       {"converted", false},
+                       {"faults", 0},
+                       {"family", facts->family},
+                       {"weights", facts->weights},
+                       {"bytes", facts->bytes},
+                       {"tokenizer", text.tokenizer},
+                       {"chat_template", text.chat_template}});
+  return print("{}: no fault in the header and the shapes of {} weights ({}); {}. Not converted, its bytes not read\n",
+               path, facts->weights, bytes_text(facts->bytes), words(text));
+}
+
+}  // namespace
 
 Result<void> run_check(const Args& args) {
+  if (is_published(args.positional(0))) return check_source(args.positional(0), args);
   const auto folder = locate_model(args.positional(0));
   RETURN_IF_ERROR(folder);
-  const auto model = ModelFolder::open(*folder);
+  const auto model = open_model(*folder);
   RETURN_IF_ERROR(model);
+  const auto text = check_text_side(*folder, model->program.vocabulary);
+  RETURN_IF_ERROR(text);
   const bool deep = args.has("--deep");
-  if (deep) RETURN_IF_ERROR(model->check_deep());
-  const auto bytes = model->weights().bytes();
+  if (deep) RETURN_IF_ERROR(model->folder->check_deep());
+  const auto bytes = model->folder->weights().bytes();
   if (args.has("--json"))
-    return print(
-        "{}\n",
-        nlohmann::ordered_json{{"folder", folder->string()}, {"faults", 0}, {"deep", deep}, {"bytes", bytes}}.dump(
-            2, ' ', false, nlohmann::json::error_handler_t::replace));
-  if (deep) return print("{} is whole: {}, every byte read\n", folder->string(), bytes_text(bytes));
-  return print("{}: no fault in the header, the length and samples of {} (--deep reads every byte)\n", folder->string(),
-               bytes_text(bytes));
+    return print_json({{"folder", folder->string()},
+                       {"faults", 0},
+                       {"deep", deep},
+                       {"bytes", bytes},
+                       {"tokenizer", text->tokenizer},
+                       {"chat_template", text->chat_template}});
+  if (deep) return print("{} is whole: {}, every byte read; {}\n", folder->string(), bytes_text(bytes), words(*text));
+  return print("{}: no fault in the header, the length and samples of {} (--deep reads every byte); {}\n",
+               folder->string(), bytes_text(bytes), words(*text));
 }
 
 }  // namespace onw::cli

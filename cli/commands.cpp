@@ -69,8 +69,10 @@ std::span<const Command> all_commands() {
        {kModel},
        run_eval_command},
       {"check",
-       "Checks that a model folder is whole",
-       "What every start checks, and with --deep every byte of the weights against their digest.",
+       "Checks that a model is whole",
+       "What every start of chat and serve checks: weights, config, tokenizer and chat template; with --deep every "
+       "byte "
+       "of the weights against their digest. A published model is checked as it is, and not converted.",
        {kModel},
        run_check},
       {"doctor", "Shows what this machine offers, and what to do about what it lacks", "", {}, run_doctor},

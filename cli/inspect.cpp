@@ -195,6 +195,9 @@ Result<void> run_inspect(const Args& args) {
                    flag, args.positional(0), flag);
   const bool compiled = args.has("--graph") || args.has("--plan");
   if (!compiled && is_published_file(args.positional(0))) return inspect_file(args.positional(0), args.has("--json"));
+  if (compiled && is_published(args.positional(0)))
+    return error(Code::usage, "--graph and --plan show a converted model, and {} is none yet: onw convert {} OUT",
+                 args.positional(0), args.positional(0));
   const auto folder = locate_model(args.positional(0));
   RETURN_IF_ERROR(folder);
   if (!compiled) {

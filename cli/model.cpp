@@ -5,6 +5,7 @@
 #include "base/paths.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/text_side.h"
 #include "convert/convert_once.h"
 #include "hub/local.h"
 #include "store/model_folder.h"
@@ -34,8 +35,17 @@ class ConvertLog {
   std::shared_ptr<Progress> progress_;
 };
 
+// Tells of a text side that is not there; refuses one that does not load.
+Result<void> check_published_text(const fs::path& folder, int64_t vocabulary) {
+  const auto text = check_text_side(folder, vocabulary);
+  RETURN_IF_ERROR(text);
+  if (!text->tokenizer) tell("No tokenizer.json: bench and eval --ids can run this model, chat and serve cannot\n");
+  return {};
+}
+
 Result<fs::path> converted(const fs::path& published) {
   ConvertOptions options;
+  options.check_text = check_published_text;
   options.provenance.command = fmt::format("onw convert {}", published.string());
   return convert_once(published, models_folder(home_folder()), options,
                       ConvertLog(fmt::format("Converting {} into the store, once", published.string())));
@@ -79,8 +89,15 @@ Result<ConvertSummary> convert_with_progress(const fs::path& source, const fs::p
   return convert(source, out, options, ConvertLog(""));
 }
 
+bool is_published(const fs::path& path) {
+  std::error_code none;
+  if (path.extension() == ".gguf") return fs::is_regular_file(path, none);
+  return fs::is_directory(path, none) && !is_model_folder(path) && fs::exists(path / "config.json", none);
+}
+
 Result<ConvertOptions> convert_options(const Args& args) {
   ConvertOptions options;
+  options.check_text = check_published_text;
   options.made_for = args.text("--for");
   options.replace = args.has("--replace");
   options.residual_shift = static_cast<int>(args.integer("--residual-shift").value_or(0));

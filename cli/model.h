@@ -21,11 +21,14 @@ Result<std::filesystem::path> locate_tokenizer(const std::string& model);
 // What people call the model in `folder`: its name in the store, else the folder's.
 std::string model_name(const std::filesystem::path& folder);
 
+// Whether `path` is a published model that was not converted: a .gguf file, or a Hugging Face folder.
+bool is_published(const std::filesystem::path& path);
+
 // convert() with its progress on stderr.
 Result<ConvertSummary> convert_with_progress(const std::filesystem::path& source, const std::filesystem::path& out,
                                              const ConvertOptions& options);
 
-// --for, --format and --replace. Errors: usage.
+// --for, --format and --replace; the text side is checked. Errors: usage.
 Result<ConvertOptions> convert_options(const Args& args);
 
 }  // namespace onw::cli

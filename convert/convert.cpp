@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/temp_folder.h"
 #include "base/version.h"
 #include "convert/write_weight.h"
 #include "graph/json.h"
@@ -202,6 +203,20 @@ EngineInfo engine_info(const Program& program, const ModelSource& source, const 
   return e;
 }
 
+// Tokens that end an answer lie in the vocabulary; where all that are named do not, no answer would ever end.
+Result<Program> program_of(const ModelSource& source) {
+  auto program = build_program(source.config());
+  if (!program) return failure(std::move(program), source.path().string());
+  const auto stops = source.stop_ids();
+  const auto fits = [&](int64_t id) { return id < program->vocabulary; };
+  if (!stops.empty() && std::ranges::none_of(stops, fits))
+    return error(Code::bad_format,
+                 "{}: every token that ends an answer ({}) lies beyond the vocabulary of {}. config.json and the other "
+                 "files are of different models: take the files of one download",
+                 source.path().string(), fmt::join(stops, ", "), program->vocabulary);
+  return program;
+}
+
 std::vector<std::string> unused_tensors(const ModelSource& source, const std::vector<Unit>& units) {
   std::set<std::string> used;
   for (const Unit& unit : units)
@@ -213,12 +228,27 @@ std::vector<std::string> unused_tensors(const ModelSource& source, const std::ve
 }
 
 // The source's files, config.json with what the rules want to be known.
-Result<void> write_files(const ModelSource& source, const ConvertOptions& options, FolderWriter& writer) {
-  RETURN_IF_ERROR(source.write_files(writer));
+Result<void> write_config_and_text(const ModelSource& source, const ConvertOptions& options, FolderWriter& writer) {
+  RETURN_IF_ERROR(source.write_files(writer.folder()));
   if (options.residual_shift == 0) return {};
   json config = source.config();
   config[kResidualShiftKey] = options.residual_shift;
   return writer.write("config.json", dump_json(config));
+}
+
+// A folder has its text files already; those of a GGUF file are made of its metadata.
+bool has_text_files(const ModelSource& source) {
+  std::error_code failed;
+  return fs::is_directory(source.path(), failed);
+}
+
+// What of the new folder is no weight: wrong, it is refused before the long work begins.
+Result<void> write_small_files(const ModelSource& source, const Program& program, const ConvertOptions& options,
+                               FolderWriter& writer) {
+  RETURN_IF_ERROR(write_config_and_text(source, options, writer));
+  if (!options.check_text || has_text_files(source)) return {};
+  auto checked = options.check_text(writer.folder(), program.vocabulary);
+  return checked ? std::move(checked) : failure(std::move(checked), source.path().string());
 }
 
 }  // namespace
@@ -227,20 +257,24 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
                                const ConvertObserver& observer) {
   const auto source = open_source(from);
   RETURN_IF_ERROR(source);
-  const auto program = build_program((*source)->config());
-  if (!program)
-    return Failure(Error{program.error().code, fmt::format("{}: {}", from.string(), program.error().message)});
+  const auto program = program_of(**source);
+  RETURN_IF_ERROR(program);
   const auto units = plan_units(*program, **source, options);
   RETURN_IF_ERROR(units);
   auto rules = WeightRules::make(*program, **source, options.residual_shift);
   RETURN_IF_ERROR(rules);
+
+  if (options.check_text && has_text_files(**source)) RETURN_IF_ERROR(options.check_text(from, program->vocabulary));
 
   const std::string fingerprint =
       fmt::format("{}{} {} {}\n{}", kVersion, options.made_for, options.format ? name(*options.format) : "default",
                   options.residual_shift, (*source)->fingerprint());
   auto writer = FolderWriter::begin(out, stored_units(*units), fingerprint, options.replace);
   RETURN_IF_ERROR(writer);
-  RETURN_IF_ERROR(write_files(**source, options, *writer));
+  if (auto written = write_small_files(**source, *program, options, *writer); !written) {
+    writer->abandon();
+    return failure(std::move(written));
+  }
   ConvertSummary summary{.folder = out, .bytes = writer->weights().plan().file_bytes};
   {
     Run run(writer->weights(), *rules, observer);
@@ -250,6 +284,31 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units)));
   summary.unused = unused_tensors(**source, *units);
   return summary;
+}
+
+Result<PublishedFacts> check_published(const fs::path& from, const TextCheck& check_text) {
+  const auto source = open_source(from);
+  RETURN_IF_ERROR(source);
+  const auto program = program_of(**source);
+  RETURN_IF_ERROR(program);
+  const auto units = plan_units(*program, **source, {});
+  RETURN_IF_ERROR(units);
+  const TempFolder folder;
+  if (folder.path().empty())
+    return error(Code::io, "cannot make a folder in {}. Is TMPDIR right, and the disk not full?",
+                 fs::temp_directory_path().string());
+  // What a GGUF file tells of its tokenizer is not in the form that is loaded.
+  if (!has_text_files(**source)) RETURN_IF_ERROR((*source)->write_files(folder.path()));
+  auto text = check_text(has_text_files(**source) ? from : folder.path(), program->vocabulary);
+  if (!text) return has_text_files(**source) ? failure(std::move(text)) : failure(std::move(text), from.string());
+  PublishedFacts facts{.family = program->family};
+  std::set<std::string> seen;
+  for (const Unit& unit : *units)
+    for (const WeightJob& job : unit) {
+      ++facts.weights;
+      if (seen.insert(job.tensor.name).second) facts.bytes += static_cast<int64_t>(job.tensor.bytes.size());
+    }
+  return facts;
 }
 
 std::string to_line(const TensorReport& r) {

@@ -15,12 +15,17 @@
 
 namespace onw {
 
+// Loads what chat and serve load beside the weights, from a folder with tokenizer and templates, for a model of
+// `vocabulary` ids. The room text is none of this one's: who converts plugs it in.
+using TextCheck = std::function<Result<void>(const std::filesystem::path& folder, int64_t vocabulary)>;
+
 struct ConvertOptions {
   std::string made_for = "cpu";        // cpu or npu: layout and legal formats
   std::optional<WeightFormat> format;  // empty: taken over from a GGUF file, q4g128 for a Hugging Face folder
   int residual_shift = 0;              // the residual stream is divided by 2^this (models/residual.h)
   bool replace = false;                // of a folder that exists
   Provenance provenance;               // what is filled in here wins over what the files tell
+  TextCheck check_text;                // asked before the first weight is written; its error ends the conversion
 };
 
 // What became of one weight.
@@ -54,10 +59,20 @@ struct ConvertSummary {
 };
 
 // Errors: those of the readers, usage where `out` exists, no_space, io, cancelled, numerics (a published weight that is
-// not finite), unsupported (a residual shift that the family cannot take). Whatever goes wrong, `out` does not exist
-// then.
+// not finite), unsupported (a residual shift that the family cannot take), and what check_text says. Whatever goes
+// wrong, `out` does not exist then; and nothing is left beside it where no weight was written.
 Result<ConvertSummary> convert(const std::filesystem::path& source, const std::filesystem::path& out,
                                const ConvertOptions& options, const ConvertObserver& observer = {});
+
+struct PublishedFacts {
+  std::string family;
+  int64_t weights = 0;  // of ours, each with its tensor in the files
+  int64_t bytes = 0;    // of those tensors
+};
+
+// What convert would refuse before it writes: headers, tensors against the config, the text side. Nothing is kept.
+// Errors: as of convert.
+Result<PublishedFacts> check_published(const std::filesystem::path& source, const TextCheck& check_text);
 
 // "layers.0.attn.q  BF16 -> q4g64 tiles [576, 576]  error 0.0712": the line that the commands print.
 std::string to_line(const TensorReport& report);

@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::onw::testing::kTinyHidden;
 using ::onw::testing::kTinyKvHeads;
+using ::onw::testing::kTinyVocabulary;
 using ::onw::testing::tiny_config;
 using ::onw::testing::tiny_values;
 using ::onw::testing::tiny_weights;
@@ -241,6 +242,49 @@ TEST(Convert, a_published_weight_that_is_not_finite_is_named) {
   EXPECT_EQ(summary.error().code, Code::numerics);
   EXPECT_THAT(summary.error().message, HasSubstr("'model.layers.0.self_attn.v_proj.weight' holds nan in row 3"));
   EXPECT_FALSE(fs::exists(folder / "m"));
+}
+
+TEST(Convert, a_text_side_that_is_refused_ends_it_before_anything_is_written) {
+  TempFolder folder;
+  write_tiny_folder(folder, "hf");
+  folder.write("hf/tokenizer.json", "{}");
+  const fs::path file = write_tiny_gguf(folder, "m.gguf");
+  std::vector<fs::path> asked;
+  int calls = 0;
+  ConvertOptions options;
+  options.check_text = [&](const fs::path& text, int64_t vocabulary) -> Result<void> {
+    EXPECT_EQ(vocabulary, kTinyVocabulary);
+    EXPECT_TRUE(fs::exists(text / "config.json"));
+    asked.push_back(text);
+    return error(Code::bad_format, "no such text");
+  };
+  for (const fs::path& source : {folder / "hf", file}) {
+    const auto summary = convert(source, folder / "m", options, [&](const ConvertProgress&) { return ++calls > 0; });
+    ASSERT_FALSE(summary);
+    EXPECT_THAT(summary.error().message, HasSubstr("no such text"));
+    EXPECT_EQ(calls, 0);
+    for (const char* litter : {"m", "m.partial", "m.lock"}) EXPECT_FALSE(fs::exists(folder / litter)) << litter;
+    EXPECT_FALSE(check_published(source, options.check_text));
+    options.replace = true;
+  }
+  EXPECT_EQ(asked[0], folder / "hf");
+  ASSERT_EQ(asked.size(), 4u);
+  EXPECT_FALSE(fs::exists(asked[3])) << "what was made for the check alone is gone";
+}
+
+TEST(Convert, stop_ids_that_all_lie_beyond_the_vocabulary_are_refused) {
+  TempFolder folder;
+  std::string config = tiny_config();
+  write_tiny_folder(folder, "hf");
+  folder.write("hf/config.json", config.replace(config.find("\"eos_token_id\": 7"), 17, "\"eos_token_id\": 40"));
+  const auto summary = convert(folder / "hf", folder / "m", {});
+  ASSERT_FALSE(summary);
+  EXPECT_THAT(summary.error().message,
+              HasSubstr("every token that ends an answer (40) lies beyond the vocabulary of 40"));
+  folder.write("hf/generation_config.json", R"({"eos_token_id": [40, 3]})");
+  const auto model = converted(folder / "hf", folder / "m", {});
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->engine().stop_ids, std::vector<int64_t>{3});
 }
 
 TEST(Convert, rows_that_are_no_heads_are_refused) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/output_file.h"
 #include "convert/gguf_parts.h"
 #include "convert/gguf_tokenizer.h"
 #include "convert/model_source.h"
@@ -105,14 +106,14 @@ class GgufSource final : public ModelSource {
     return names;
   }
 
-  Result<void> write_files(FolderWriter& out) const override {
-    RETURN_IF_ERROR(out.write("config.json", dump_json(config_)));
+  Result<void> write_files(const fs::path& folder) const override {
+    RETURN_IF_ERROR(write_file_atomically(folder / "config.json", dump_json(config_)));
     const auto tokenizer = read_gguf_tokenizer(first());
     if (!tokenizer) return {};
     auto files = tokenizer_from_gguf(*tokenizer);
     if (!files) return failure(std::move(files), path().string());
-    RETURN_IF_ERROR(out.write("tokenizer.json", files->tokenizer_json));
-    return out.write("tokenizer_config.json", files->tokenizer_config_json);
+    RETURN_IF_ERROR(write_file_atomically(folder / "tokenizer.json", files->tokenizer_json));
+    return write_file_atomically(folder / "tokenizer_config.json", files->tokenizer_config_json);
   }
 
   std::vector<int64_t> stop_ids() const override {

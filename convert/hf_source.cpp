@@ -5,6 +5,7 @@
 
 #include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
+#include "base/output_file.h"
 #include "convert/checkpoint.h"
 #include "convert/model_source.h"
 #include "convert/stop_ids.h"
@@ -53,6 +54,12 @@ std::string licence_in_readme(const fs::path& readme) {
   value = value.substr(0, value.find('\n'));
   const size_t begin = value.find_first_not_of(" '\""), end = value.find_last_not_of(" '\"\r");
   return begin == value.npos ? std::string() : std::string(value.substr(begin, end - begin + 1));
+}
+
+Result<void> copy_small_file(const fs::path& from, const fs::path& to) {
+  const auto file = MappedFile::open(from);
+  RETURN_IF_ERROR(file);
+  return write_file_atomically(to, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
 }
 
 class HuggingFaceSource final : public ModelSource {
@@ -106,11 +113,11 @@ class HuggingFaceSource final : public ModelSource {
     return names;
   }
 
-  Result<void> write_files(FolderWriter& out) const override {
+  Result<void> write_files(const fs::path& folder) const override {
     if (config_ == checkpoint_.config())
-      RETURN_IF_ERROR(out.copy(path() / "config.json", "config.json"));
+      RETURN_IF_ERROR(copy_small_file(path() / "config.json", folder / "config.json"));
     else
-      RETURN_IF_ERROR(out.write("config.json", dump_json(config_)));
+      RETURN_IF_ERROR(write_file_atomically(folder / "config.json", dump_json(config_)));
     for (const std::string name : kCopied) {
       const auto file = MappedFile::open(path() / name);
       if (!file && file.error().code == Code::not_found) continue;
@@ -119,7 +126,7 @@ class HuggingFaceSource final : public ModelSource {
         return error(Code::bad_format,
                      "{}: a Git LFS pointer, not the file. Fetch the real one: git lfs pull, or onw pull",
                      (path() / name).string());
-      RETURN_IF_ERROR(out.copy(path() / name, name));
+      RETURN_IF_ERROR(copy_small_file(path() / name, folder / name));
     }
     return {};
   }

@@ -14,7 +14,6 @@
 #include "convert/block_type.h"
 #include "graph/program.h"
 #include "store/engine_json.h"
-#include "store/folder_writer.h"
 
 namespace onw {
 
@@ -54,8 +53,8 @@ class ModelSource {
   // Whether formats are taken over (a quantised file) rather than chosen.
   virtual bool is_quantised() const = 0;
 
-  // Config, tokenizer and templates into the new folder.
-  virtual Result<void> write_files(FolderWriter& out) const = 0;
+  // Config, tokenizer and templates into a folder that exists.
+  virtual Result<void> write_files(const std::filesystem::path& folder) const = 0;
 
   virtual std::vector<int64_t> stop_ids() const = 0;
   virtual GenerationDefaults generation() const = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/lfs_pointer.h"
 #include "base/mapped_file.h"
 #include "graph/json.h"
 
@@ -48,6 +49,9 @@ std::string template_in(const json& object) {
 Result<std::map<std::string, int64_t>> added_tokens(const fs::path& tokenizer_json) {
   const auto file = MappedFile::open(tokenizer_json);
   RETURN_IF_ERROR(file);
+  if (is_lfs_pointer(file->bytes()))
+    return error(Code::bad_format, "{}: a Git LFS pointer, not the file. Fetch the real one: git lfs pull, or onw pull",
+                 tokenizer_json.string());
   const std::string_view text = text_of(*file);
   // The vocabulary (at "model") is dropped while parsing: as a tree it would take hundreds of megabytes.
   bool too_deep = false;

@@ -62,12 +62,6 @@ Result<void> FolderWriter::write(std::string_view name, std::string_view text) {
   return write_file_atomically(partial_ / name, text);
 }
 
-Result<void> FolderWriter::copy(const fs::path& from, std::string_view name) {
-  const auto file = MappedFile::open(from);
-  RETURN_IF_ERROR(file);
-  return write(name, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
-}
-
 Result<void> FolderWriter::finish(EngineInfo engine) {
   const fs::path file = partial_ / kWeightsFile;
   auto digest = weights_.finish();
@@ -94,6 +88,13 @@ Result<void> FolderWriter::finish(EngineInfo engine) {
   fs::remove_all(old, failed);
   fs::remove(beside(out_, ".lock"), failed);
   return {};
+}
+
+void FolderWriter::abandon() {
+  if (weights_.next_unit() > 0) return;
+  std::error_code ignored;
+  fs::remove_all(partial_, ignored);
+  fs::remove(beside(out_, ".lock"), ignored);
 }
 
 }  // namespace onw

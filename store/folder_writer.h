@@ -22,14 +22,17 @@ class FolderWriter {
                                     std::string_view fingerprint, bool replace = false);
 
   WeightFileWriter& weights() { return weights_; }
+  const std::filesystem::path& folder() const { return partial_; }  // where the files lie until finish()
 
-  // A small file of the folder (config.json), or a copy of a published one.
+  // A small file of the folder (config.json).
   Result<void> write(std::string_view name, std::string_view text);
-  Result<void> copy(const std::filesystem::path& from, std::string_view name);
 
   // Finishes the weights, writes engine.json (its weights and digests are filled in here) and gives the folder its
   // name. Errors: io, no_space.
   Result<void> finish(EngineInfo engine);
+
+  // Instead of finish(), where it turns out that the folder must not be made: what holds no weight yet goes away.
+  void abandon();
 
  private:
   std::filesystem::path out_, partial_;

@@ -131,6 +131,18 @@ TEST(FolderWriter, an_interrupted_run_leaves_nothing_that_looks_finished) {
   EXPECT_TRUE(ModelFolder::open(folder / "m"));
 }
 
+TEST(FolderWriter, abandoned_leaves_finished_weights_for_a_later_run_and_nothing_else) {
+  TempFolder folder;
+  auto empty = FolderWriter::begin(folder / "m", small_units(), "test");
+  ASSERT_TRUE(empty && empty->write("config.json", "{}"));
+  empty->abandon();
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  auto begun = FolderWriter::begin(folder / "m", small_units(), "test");
+  ASSERT_TRUE(begun && write_units(begun->weights(), small_units(), 1));
+  begun->abandon();
+  EXPECT_TRUE(fs::exists(folder / "m.partial"));
+}
+
 // A file that may not grow stands for a full disk.
 TEST(FolderWriter, a_full_disk_is_a_clear_error_and_the_run_can_be_repeated) {
   TempFolder folder;

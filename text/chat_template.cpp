@@ -78,14 +78,19 @@ Result<ChatTemplate> ChatTemplate::open(const std::string& folder) {
   if (source.error().code != Code::not_found) return failure(std::move(source));
   for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
     const auto text = read_text_file(path / name);
-    if (!text) continue;
+    if (!text && text.error().code == Code::not_found) continue;
+    RETURN_IF_ERROR(text);
     RETURN_IF_ERROR(check_json_depth(*text, name, kMaxJsonDepth));
     const json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!config.is_object() || !config.contains("chat_template")) continue;
+    if (!config.is_object()) return error(Code::bad_format, "{}: not a JSON object. Download the file again", name);
+    if (!config.contains("chat_template") || config["chat_template"].is_null()) continue;
     const std::string* ordinary = named_template(config["chat_template"], "default");
     const std::string* tool_use = named_template(config["chat_template"], "tool_use");
     if (ordinary == nullptr) ordinary = tool_use;
-    if (ordinary == nullptr) continue;
+    if (ordinary == nullptr)
+      return error(Code::bad_format,
+                   "{}: 'chat_template' is neither a text nor a list with one named 'default'. Download the file again",
+                   name);
     auto result = from_source(*ordinary);
     if (!result) return failure(std::move(result), name);
     if (tool_use != nullptr) {

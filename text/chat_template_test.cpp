@@ -112,6 +112,10 @@ TEST(ChatTemplate, comes_from_the_file_that_a_folder_has) {
   EXPECT_EQ(says(request), "tools");
   folder.write("tokenizer_config.json", R"({"chat_template": "from the config"})");
   EXPECT_EQ(says(request), "from the config");
+  for (const char* broken : {"{", "[]", R"({"chat_template": 3})", R"({"chat_template": [{"name": "x"}]})"}) {
+    folder.write("tokenizer_config.json", broken);
+    EXPECT_EQ(ChatTemplate::open(folder.path()).error().code, Code::bad_format) << broken;
+  }
   folder.write("chat_template.jinja", "from the file\n");
   EXPECT_EQ(says(request), "from the file");
 }

@@ -44,7 +44,7 @@ class Usage(unittest.TestCase):
         empty.mkdir()
         self.fails_with(1, "check", empty, says=["without a model"])
         published = FOLDER / "published" / "tiny"
-        self.assertIn("no fault", onw("check", published).stdout, "converted the first time")
+        self.assertIn("no fault", onw("check", published).stdout)
         self.fails_with(2, "convert", published, harness.HOME / "models" / "tiny", says=["exists already"])
 
     def test_slips_of_a_finger_get_a_suggestion(self):
