@@ -13,6 +13,7 @@
 #include "cli/model.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/pull.h"
 #include "cli/roofs.h"
 #include "cli/token_ids.h"
 #include "kernels/isa.h"
@@ -98,7 +99,7 @@ Result<void> load(const std::filesystem::path& folder, const Args& args, Report&
 
 Result<Report> measure(const Args& args) {
   Report r;
-  const auto folder = locate_model(args.positional(0));
+  const auto folder = locate_or_pull(args.positional(0));
   RETURN_IF_ERROR(folder);
   r.model = args.positional(0);
   {

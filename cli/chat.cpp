@@ -11,6 +11,7 @@
 #include "cli/line_editor.h"
 #include "cli/model.h"
 #include "cli/output.h"
+#include "cli/pull.h"
 
 namespace onw::cli {
 namespace {
@@ -103,7 +104,7 @@ Result<void> converse(ChatSession& session) {
 }  // namespace
 
 Result<void> run_chat(const Args& args) {
-  const auto folder = locate_model(args.positional(0));
+  const auto folder = locate_or_pull(args.positional(0));
   RETURN_IF_ERROR(folder);
   const auto model = server::ServedModel::load(*folder, model_name(*folder), engine_options(args));
   RETURN_IF_ERROR(model);

@@ -290,7 +290,8 @@ std::string help(std::span<const Command> commands) {
   return fmt::format(
       "onw runs large language models on this PC.\n\nUsage: onw COMMAND …\n\nCommands:\n{}\n"
       "Environment (flags name theirs in brackets):\n{}\n"
-      "MODEL is a model folder, the name of one in the store, a .gguf file or a Hugging Face folder.\n"
+      "MODEL is a model folder, the name of one in the store, a .gguf file or a Hugging Face folder. Where a model "
+      "owner/name is not\nthere, chat, serve and bench offer to pull it, on a terminal.\n"
       "More: onw COMMAND --help, onw --version\n",
       rows(pairs), rows(variables));
 }
@@ -299,7 +300,8 @@ std::string help_markdown(std::span<const Command> commands) {
   std::string text =
       "# Commands\n\nMade by `onw --help-markdown` from the table in `cli/flag_table.cpp`; a test keeps it fresh.\n\n"
       "MODEL is a model folder, the name of one in the store, or a `.gguf` file or Hugging Face folder (converted once "
-      "into the store).\nExit codes: 0 success, 1 failure, 2 a wrong command line. Data goes to stdout, progress and "
+      "into the store). Where a model `owner/name` is not there, `chat`, `serve` and `bench` offer to pull it, on a "
+      "terminal.\nExit codes: 0 success, 1 failure, 2 a wrong command line. Data goes to stdout, progress and "
       "messages to stderr.\n";
   for (const auto& command : commands) {
     text += fmt::format("\n## onw {}\n\n{}\n\n```\n{}\n```\n", command.name, command.summary, usage_line(command));

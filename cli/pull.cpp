@@ -1,15 +1,20 @@
 // onw pull: from the hub into the store.
-#include "hub/pull.h"
+#include "cli/pull.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iostream>
 
 #include "base/file_lock.h"
 #include "base/paths.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "hub/local.h"
+#include "hub/pull.h"
+#include "hub/route.h"
 #include "store/model_folder.h"
 
 namespace onw::cli {
@@ -50,38 +55,63 @@ Result<FileLock> lock_for(const fs::path& downloads, std::string_view what) {
   return FileLock::acquire(path);
 }
 
+// "owner/name", and nothing that looks like a place on this machine.
+bool is_hub_id(const std::string& model) {
+  const auto source = parse_source(model, Hub().endpoint);
+  return source && source->repository == model && std::ranges::count(model, '/') == 1;
+}
+
+bool agrees_to_pull(const std::string& model, const Hub& hub) {
+  if (!is_terminal(Stream::in) || !is_terminal(Stream::err)) return false;
+  tell("{} is not on this machine. Pull it from {}? [y/N] ", model, without_secrets(hub.endpoint));
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
 }  // namespace
 
-Result<void> run_pull(const Args& args) {
+Result<fs::path> pull_model(PullWish wish) {
   const Hub hub = Hub::from_environment();
-  const auto source = parse_source(args.positional(0), hub.endpoint);
+  const auto source = parse_source(wish.source, hub.endpoint);
   RETURN_IF_ERROR(source);
-  auto options = convert_options(args);
-  RETURN_IF_ERROR(options);
   const auto out = store_folder(*source);
   const auto downloads = download_folder(home_folder(), *source);
-  const auto lock = lock_for(downloads, args.positional(0));
+  const auto lock = lock_for(downloads, wish.source);
   RETURN_IF_ERROR(lock);
-  if (is_model_folder(out) && !options->replace) {
-    tell("{} is here already. To bring it anew: onw pull {} --replace\n", out.string(), args.positional(0));
-    return {};
+  if (is_model_folder(out) && !wish.convert.replace) {
+    tell("{} is here already. To bring it anew: onw pull {} --replace\n", out.string(), wish.source);
+    return out;
   }
-  const PullRequest request{.source = args.positional(0),
-                            .revision = args.text("--revision"),
-                            .file = args.text("--file"),
-                            .into = downloads};
-  const auto pulled = pull_with_progress(request, hub);
+  const auto pulled = pull_with_progress({wish.source, wish.revision, wish.file, downloads}, hub);
   RETURN_IF_ERROR(pulled);
-  options->provenance.source = pulled->source;
-  options->provenance.revision = pulled->revision;
-  options->provenance.licence = pulled->licence;
-  options->provenance.command = fmt::format("onw pull {}", args.positional(0));
-  const auto converted = convert_with_progress(convertible(*pulled), out, *options);
+  auto& provenance = wish.convert.provenance;
+  provenance.source = pulled->source;
+  provenance.revision = pulled->revision;
+  provenance.licence = pulled->licence;
+  provenance.command = fmt::format("onw pull {}", wish.source);
+  const auto converted = convert_with_progress(convertible(*pulled), out, wish.convert);
   RETURN_IF_ERROR(converted);
   std::error_code ignored;  // what is left over only takes room
-  if (!args.has("--keep")) fs::remove_all(pulled->folder, ignored);
-  tell("{}: {}. Talk to it: onw chat {}\n", out.string(), bytes_text(converted->bytes),
-       fs::relative(out, models_folder(home_folder())).string());
+  if (!wish.keep) fs::remove_all(pulled->folder, ignored);
+  tell("{}: {}\n", out.string(), bytes_text(converted->bytes));
+  return out;
+}
+
+Result<fs::path> locate_or_pull(const std::string& model) {
+  auto folder = locate_model(model);
+  if (folder || folder.error().code != Code::not_found || !is_hub_id(model)) return folder;
+  if (!agrees_to_pull(model, Hub::from_environment())) return folder;
+  return pull_model({.source = model});
+}
+
+Result<void> run_pull(const Args& args) {
+  auto options = convert_options(args);
+  RETURN_IF_ERROR(options);
+  const auto folder = pull_model(
+      {args.positional(0), args.text("--revision"), args.text("--file"), args.has("--keep"), std::move(*options)});
+  RETURN_IF_ERROR(folder);
+  tell("Talk to it: onw chat {}\n", model_name(*folder));
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "cli/engine_flags.h"
 #include "cli/model.h"
 #include "cli/output.h"
+#include "cli/pull.h"
 #include "server/request_log.h"
 #include "server/service.h"
 
@@ -124,7 +125,7 @@ Result<void> run_serve(const Args& args) {
   auto& http = (*service)->http();
   Ending ending((*service)->app(), http);
   const InterruptWatch watch([&ending](Interrupt interrupt) { ending.signal(interrupt); });
-  const auto folder = locate_model(args.positional(0));
+  const auto folder = locate_or_pull(args.positional(0));
   RETURN_IF_ERROR(folder);
   auto options = engine_options(args);
   options.max_sessions = static_cast<int>(*args.integer("--sessions"));

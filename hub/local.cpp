@@ -103,11 +103,13 @@ Result<LocalModel> find_model(const fs::path& models, std::string_view name) {
   if (found.size() == 1) return found.front();
   if (found.size() > 1)
     return error(Code::invalid_argument, "'{}' fits several models: {}. Say the whole name", name, names(found));
+  const bool on_a_hub = parse_source(name, "").has_value();  // as far as its letters go
+  const auto remedy = on_a_hub ? fmt::format("To bring it: onw pull {}", name)
+                               : "Nor is it a folder, a file or a model id such as owner/name";
   if (known->empty())
-    return error(Code::not_found, "there is no model '{}': {} holds none yet. To bring it: onw pull {}", name,
-                 models.string(), name);
-  return error(Code::not_found, "there is no model '{}' in {}. There are: {}. To bring it: onw pull {}", name,
-               models.string(), names(*known), name);
+    return error(Code::not_found, "there is no model '{}': {} holds none yet. {}", name, models.string(), remedy);
+  return error(Code::not_found, "there is no model '{}' in {}. There are: {}. {}", name, models.string(), names(*known),
+               remedy);
 }
 
 Result<int64_t> remove_model(const fs::path& models, std::string_view name) {

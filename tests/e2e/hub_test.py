@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import pathlib
+import pty
 import shutil
 import struct
 import subprocess
@@ -41,6 +42,21 @@ class Home:
     def start(self, *arguments, hub=None, **variables):
         return subprocess.Popen([ONW, *map(str, arguments)], env=self.environment(hub, **variables), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+
+    def on_terminal(self, *arguments, hub, types):
+        """(exit code, all that was shown) of a run on a terminal on which `types` is typed."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execvpe(ONW, [ONW, *arguments], self.environment(hub))
+        os.write(fd, types.encode())
+        text = b""
+        try:
+            while block := os.read(fd, 65536):
+                text += block
+        except OSError:  # how Linux says that the terminal has nobody left
+            pass
+        os.close(fd)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.decode(errors="replace")
 
     def models(self):
         return [m["name"] for m in json.loads(self.run("list", "--json").stdout)["models"]]
@@ -116,6 +132,26 @@ class HubTest(unittest.TestCase):
                 self.assertEqual(answer.returncode, 0, answer.stderr)
                 self.assertEqual(proxy.requests, [])
             self.assertEqual(len(hub.requests), before)
+
+    def test_a_model_that_is_not_there_is_pulled_if_a_person_says_so(self):
+        with Hub(FILES) as hub:
+            for command in ("chat", "serve", "bench"):
+                self.assert_failed(self.home.run(command, "org/tiny", hub=hub), "onw pull org/tiny")
+            self.assert_failed(self.home.run("chat", "./org/tiny", hub=hub), "Nor is it a folder")
+            words = ("chat", "org/tiny", "--prompt", "Hi", "--max-tokens", "2")
+            for answer in ("n", "", "no", "maybe"):
+                code, text = self.home.on_terminal(*words, hub=hub, types=answer + "\n")
+                self.assertEqual(code, 1, text)
+                self.assertIn(f"Pull it from {hub.address}? [y/N]", text)
+                self.assertIn("onw pull org/tiny", text)
+            self.assertEqual(hub.requests, [], "nobody agreed to a connection")
+            code, text = self.home.on_terminal(*words, hub=hub, types="y\n")
+            self.assertEqual(code, 0, text)
+            self.assertEqual(self.home.models(), ["org/tiny"])
+            asked = len(hub.requests)
+            code, text = self.home.on_terminal(*words, hub=hub, types="")
+            self.assertEqual((code, len(hub.requests)), (0, asked), text)
+            self.assertNotIn("Pull", text)
 
     def test_a_cut_transfer_goes_on(self):
         with Hub(FILES, faults=[cut, cut]) as hub:
