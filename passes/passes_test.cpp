@@ -171,6 +171,29 @@ TEST(Fuse, what_others_read_stays_a_step_of_its_own) {
   EXPECT_EQ(body(fuse(p)), body(p));
 }
 
+TEST(Fuse, gate_and_up_that_are_read_elsewhere_or_not_halves_stay_a_product_of_their_own) {
+  const std::string text = std::string(kHead) + R"(weight g [128,64] q4g64 matrix
+body {
+  %0 = input "x" : f32[S,64]
+  %1 = weight "g" : f32[128,64]
+  %2 = linear(%0, %1) "L00/gate_up" : f32[S,128]
+  %3 = slice(%2; axis=1, begin=0, end=64) "L00/gate" : f32[S,64]
+  %4 = slice(%2; axis=1, begin=64, end=128) "L00/up" : f32[S,64]
+  %5 = gated_quantize(%3, %4; activation="silu", group=64) "L00/gated" : q8g64[S,64]
+  return y=%5
+}
+)";
+  EXPECT_NE(body(fuse(parse(text))), body(parse(text)));
+  for (const auto& [from, to] :
+       {std::pair{"gated_quantize(%3, %4", "gated_quantize(%4, %3"}, std::pair{"begin=64, end=128", "begin=32, end=96"},
+        std::pair{"return y=%5", "return y=%5, z=%2"}, std::pair{"return y=%5", "return y=%5, z=%3"}}) {
+    std::string other = text;
+    other.replace(other.find(from), strlen(from), to);
+    const Program p = parse(other);
+    EXPECT_EQ(body(fuse(p)), body(p)) << to;
+  }
+}
+
 TEST(BindFormats, names_the_weight_that_is_missing) {
   Program p = parse(std::string(kHead) + std::string(kQkv));
   const auto bound = bind_formats(p, [](std::string_view name) -> std::optional<WeightFormat> {

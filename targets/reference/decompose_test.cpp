@@ -216,26 +216,46 @@ TEST(Decompose, attention_over_a_cache) {
   attention_equals_primitives(300, 0, true, 2.5);
 }
 
-TEST(Decompose, quantise_rounds_to_the_same_codes) {
-  const auto program = parse_program(
-      "program p layers=1 hidden=64 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nweight w [16,64] f32 "
-      "matrix\nf {\n" +
-      kX + "  %1 = quantize(%0; group=32) \"q\" : q8g32[S,64]\n  return y=%1\n}\n");
+// A function whose result `y` is quantised: the codes times their scales are what the primitives give. The first group
+// of x is of zeros.
+void codes_equal_primitives(const std::string& head, const std::string& body, float bound) {
+  const auto program =
+      parse_program("program p layers=1 hidden=64 vocabulary=9 max_context=8 embedding=e embedding_scale=1\n" + head +
+                    "f {\n" + body + "}\n");
   ASSERT_TRUE(program) << program.error().message;
+  ASSERT_TRUE(verify(*program)) << verify(*program).error().message;
   const auto primitive = decompose(*program, program->functions[0], {.rows = kRowsHere});
-  ASSERT_TRUE(primitive);
+  ASSERT_TRUE(primitive) << primitive.error().message;
   Inputs inputs{{"x", random_tensor({DType::f32, {kRows, 64}, 0}, 5)}};
-  for (int i = 0; i < 32; ++i) inputs["x"].f[static_cast<size_t>(i)] = 0;  // a group of zeros
+  for (int i = 0; i < 32; ++i) inputs["x"].f[static_cast<size_t>(i)] = 0;
   Subject r{.program = *program};
   const auto a = run(r, program->functions[0], inputs, {}), b = run(r, *primitive, inputs, {});
   ASSERT_TRUE(a && b);
   const QuantizedRows& q = a->at("y").q;
+  float most = 0;
   for (int64_t row = 0; row < kRowsHere; ++row)
     for (int64_t k = 0; k < 64; ++k) {
       const int64_t at = k / 32 * q.row_stride + row;
-      EXPECT_NEAR(static_cast<float>(q.codes[at * 32 + k % 32]) * q.scales[at],
-                  b->at("y").row(row)[static_cast<size_t>(k)], 1e-6);
+      const float expected = b->at("y").row(row)[static_cast<size_t>(k)];
+      EXPECT_NEAR(static_cast<float>(q.codes[at * 32 + k % 32]) * q.scales[at], expected, bound);
+      most = std::max(most, std::fabs(expected));
     }
+  EXPECT_GT(most, 100 * bound) << "a test on zeros says nothing";
+}
+
+TEST(Decompose, quantise_rounds_to_the_same_codes) {
+  codes_equal_primitives("", kX + "  %1 = quantize(%0; group=32) \"y\" : q8g32[S,64]\n  return y=%1\n", 1e-6f);
+}
+
+TEST(Decompose, gate_and_up_by_one_product_are_quantised_after_it) {
+  const std::string head = "weight w [128,64] f32 matrix\nweight b [128] f32 vector\n",
+                    weights = kX + "  %1 = weight \"w\" : f32[128,64]\n  %2 = weight \"b\" : f32[128]\n";
+  for (const char* operands : {"%0, %1", "%0, %1, %2"})
+    codes_equal_primitives(head,
+                           fmt::format("{}  %3 = linear_gated_quantize({}; activation=\"silu\", group=32) \"y\" : "
+                                       "q8g32[S,64]\n  return y=%3\n",
+                                       weights, operands),
+                           2e-5f);
 }
 
 TEST(Decompose, says_which_step_has_no_primitive_form_yet) {
