@@ -1,5 +1,6 @@
 #include "graph/builder.h"
 
+#include "graph/ops.h"
 #include "graph/shape_rules.h"
 #include "graph/verifier.h"
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/builder.h"
+#include "graph/ops.h"
 #include "graph/shape_rules.h"
 #include "graph/text.h"
 #include "graph/verifier.h"

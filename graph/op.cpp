@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "graph/ops.h"
+
 namespace onw {
 namespace {
 

@@ -1,4 +1,5 @@
-// The words that models and targets share. Each op is one row of ops.inc.
+// The words that models and targets share, without their list: what only passes an Op on is not built again when one
+// is added (graph/ops.h).
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,7 @@
 
 namespace onw {
 
-enum class Op : uint8_t {
-#define OP(name, level, least, most, effect) name,
-#include "graph/ops.inc"
-#undef OP
-};
+enum class Op : uint8_t;
 
 enum class Level : uint8_t { coarse, primitive, both };
 

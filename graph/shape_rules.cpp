@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/ops.h"
+
 namespace onw {
 namespace {
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "graph/ops.h"
 #include "graph/text.h"
 
 namespace onw {

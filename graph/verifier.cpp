@@ -1,5 +1,6 @@
 #include "graph/verifier.h"
 
+#include "graph/ops.h"
 #include "graph/shape_rules.h"
 
 namespace onw {

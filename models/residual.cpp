@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "graph/ops.h"
+
 namespace onw {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <numbers>
 
+#include "graph/ops.h"
 #include "graph/shape_rules.h"
 #include "passes/rewrite.h"
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "graph/ops.h"
 #include "passes/rewrite.h"
 
 namespace onw {

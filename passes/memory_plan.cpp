@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/result.h"
+#include "graph/ops.h"
 
 namespace onw {
 namespace {

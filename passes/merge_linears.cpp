@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/result.h"
+#include "graph/ops.h"
 #include "passes/rewrite.h"
 
 namespace onw {

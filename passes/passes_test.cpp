@@ -3,6 +3,7 @@
 #include <random>
 
 #include "graph/builder.h"
+#include "graph/ops.h"
 #include "graph/text.h"
 #include "graph/verifier.h"
 #include "passes/bind_formats.h"

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/result.h"
+#include "graph/ops.h"
 #include "passes/rewrite.h"
 
 namespace onw {

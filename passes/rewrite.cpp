@@ -1,6 +1,7 @@
 #include "passes/rewrite.h"
 
 #include "base/result.h"
+#include "graph/ops.h"
 
 namespace onw {
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "graph/ops.h"
 #include "quant/unpack.h"
 #include "targets/cpu/steps.h"
 #include "targets/cpu/tiled_weights.h"

@@ -1,6 +1,7 @@
 #include "targets/cpu/steps.h"
 
 #include "base/checked.h"
+#include "graph/ops.h"
 #include "kernels/matmul/matmul.h"
 #include "quant/relayout.h"
 

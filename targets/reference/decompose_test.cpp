@@ -7,6 +7,7 @@
 #include <random>
 
 #include "graph/builder.h"
+#include "graph/ops.h"
 #include "graph/text.h"
 #include "graph/verifier.h"
 #include "targets/reference/interpreter.h"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "graph/ops.h"
 #include "targets/op_observer.h"
 
 namespace onw::reference {

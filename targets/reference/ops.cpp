@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/half.h"
+#include "graph/ops.h"
 #include "kernels/attention/reference.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/scalar.h"

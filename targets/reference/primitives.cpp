@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/half.h"
+#include "graph/ops.h"
 #include "kernels/scalar.h"
 
 namespace onw::reference {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/ops.h"
 #include "graph/verifier.h"
 #include "kernels/rope_row.h"
 #include "quant/unpack.h"
