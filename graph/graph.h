@@ -42,7 +42,7 @@ class Attributes {
 };
 
 struct Node {
-  Op op = Op{};  // input
+  Op op = Op{};       // input
   std::string label;  // the step, as people read it: "L07/q_proj"; for inputs and weights their name
   std::vector<Value> inputs;
   Attributes attributes;
