@@ -18,6 +18,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "server/http_bind.h"
 #include "server/http_record.h"
 #include "server/http_text.h"
 
@@ -48,6 +49,9 @@ struct Core : std::enable_shared_from_this<Core> {
   std::mutex mutex;
   std::condition_variable emptied;
   size_t open = 0;  // size of `connections`, under `mutex`
+
+  // Makes room: closes the connection that has waited longest for a request of its peer. False where none waits.
+  bool close_longest_waiting(const Connection* except);
 
   void count() {
     const std::lock_guard lock(mutex);
@@ -94,6 +98,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (state_ == State::waiting || state_ == State::reading) close();
   }
   void close();
+  bool waits() const { return state_ == State::waiting; }
+  std::chrono::steady_clock::time_point waiting_since() const { return waiting_since_; }
 
   // What an answer does; `exchange` says which, so that a late word of an earlier one is not heard.
   void send(uint64_t exchange, HttpResponse response);
@@ -113,6 +119,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_peer();
   void enqueue(std::string bytes);
   void write_queue();
+  void write_some();
   void written(error_code failure);
   void finish_exchange();
   void linger();
@@ -134,11 +141,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string filler_;
   std::deque<std::string> queue_;
   std::string writing_text_;
+  size_t written_bytes_ = 0;  // of it
   std::array<char, 4096> scrap_;
   std::function<void()> closed_callback_;
   OpenRecord record_;
   uint64_t exchange_ = 0;
-  State state_ = State::waiting;
+  State state_ = State::answering;
+  std::chrono::steady_clock::time_point waiting_since_;
   bool writing_ = false;
   bool keep_alive_ = false;
   bool chunked_ = true;
@@ -192,13 +201,23 @@ class Exchange : public Reply {
   std::atomic<bool> over_ = false;
 };
 
+bool Core::close_longest_waiting(const Connection* except) {
+  std::shared_ptr<Connection> longest;
+  for (const auto& [key, weak] : connections)
+    if (auto one = weak.lock(); one && key != except && one->waits())
+      if (!longest || one->waiting_since() < longest->waiting_since()) longest = std::move(one);
+  if (longest) longest->close();
+  return longest != nullptr;
+}
+
 void Connection::start() {
   core_.connections.emplace(this, weak_from_this());
   core_.count();
   error_code ignored;
   stream_.socket().set_option(tcp::no_delay(true), ignored);
   stream_.socket().non_blocking(true, ignored);
-  if (core_.connections.size() > core_.options.connections) return refuse(503, "too many connections. Try again later");
+  if (core_.connections.size() > core_.options.connections && !core_.close_longest_waiting(this))
+    return refuse(503, "too many connections. Try again later");
   read_header();
 }
 
@@ -231,6 +250,7 @@ void Connection::read_header() {
   parser_->header_limit(static_cast<uint32_t>(core_.options.header_bytes));
   parser_->body_limit(core_.options.body_bytes);
   state_ = State::waiting;
+  waiting_since_ = std::chrono::steady_clock::now();
   stream_.expires_after(core_.options.header_timeout);
   http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code failure, size_t) {
     if (self->state_ == State::closed) return;
@@ -393,9 +413,19 @@ void Connection::write_queue() {
   writing_text_.clear();
   for (const auto& part : queue_) writing_text_ += part;
   queue_.clear();
+  written_bytes_ = 0;
+  write_some();
+}
+
+// Piece by piece, so that the time-out counts from the last byte that the peer took: a slow one may take its time.
+void Connection::write_some() {
   stream_.expires_after(core_.options.write_timeout);
-  net::async_write(stream_, net::buffer(writing_text_),
-                   [self = shared_from_this()](error_code failure, size_t) { self->written(failure); });
+  const auto rest = net::buffer(writing_text_) + written_bytes_;
+  stream_.async_write_some(rest, [self = shared_from_this()](error_code failure, size_t bytes) {
+    self->written_bytes_ += bytes;
+    if (failure || self->written_bytes_ == self->writing_text_.size()) return self->written(failure);
+    self->write_some();
+  });
 }
 
 void Connection::written(error_code failure) {
@@ -426,31 +456,6 @@ void Connection::linger() {
     if (failure) return self->close();
     self->linger();
   });
-}
-
-Result<std::vector<net::ip::address>> addresses_of(const std::string& host) {
-  if (host == "localhost")
-    return std::vector<net::ip::address>{net::ip::make_address("127.0.0.1"), net::ip::make_address("::1")};
-  std::string bare = host;
-  if (bare.size() > 2 && bare.front() == '[' && bare.back() == ']') bare = bare.substr(1, bare.size() - 2);
-  error_code failure;
-  const auto address = net::ip::make_address(bare, failure);
-  if (failure)
-    return error(Code::usage, "--host: '{}' is not an address. Use localhost, 0.0.0.0 or an address of this machine",
-                 host);
-  return std::vector<net::ip::address>{address};
-}
-
-Failure bind_failure(const tcp::endpoint& at, const error_code& failure) {
-  const auto address = at.address().to_string();
-  if (failure == net::error::address_in_use)
-    return error(Code::io,
-                 "port {} of {} is taken by another program (another onw serve?). Stop that one, or choose another "
-                 "port: --port {}",
-                 at.port(), address, at.port() < 65535 ? at.port() + 1 : 8000);
-  if (failure == net::error::access_denied)
-    return error(Code::io, "port {} of {} needs privileges. Choose one above 1023: --port 8000", at.port(), address);
-  return error(Code::io, "cannot listen on port {} of {}: {}", at.port(), address, failure.message());
 }
 
 class BeastServer : public HttpServer {
@@ -535,7 +540,8 @@ void BeastServer::accept(size_t i) {
     if (core_->draining.load()) return;
     if (!failure) std::make_shared<Connection>(std::move(socket), *core_)->start();
     if (!failure || failure == net::error::connection_aborted) return accept(i);
-    auto pause = std::make_shared<net::steady_timer>(core_->io, std::chrono::milliseconds(100));  // out of descriptors
+    if (failure == net::error::no_descriptors && core_->close_longest_waiting(nullptr)) return accept(i);
+    auto pause = std::make_shared<net::steady_timer>(core_->io, std::chrono::milliseconds(100));
     pause->async_wait([this, i, pause](error_code cancelled) {
       if (!cancelled && !core_->draining.load()) accept(i);
     });

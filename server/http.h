@@ -1,5 +1,5 @@
-// HTTP/1.1 over TCP: connections, limits, streams. Knows nothing of models or JSON; http.cpp alone includes the
-// library that does the work.
+// HTTP/1.1 over TCP: connections, limits, streams. Knows nothing of models or JSON; http.cpp and
+// http_bind alone include the library that does the work.
 #pragma once
 
 #include <chrono>
@@ -77,7 +77,7 @@ struct HttpOptions {
   int workers = 4;
   size_t header_bytes = 16 << 10;
   size_t body_bytes = 64 << 20;
-  size_t connections = 1024;  // further ones get a 503
+  size_t connections = 1024;  // beyond, the one that has waited longest for a request goes; where all are busy: a 503
   std::chrono::milliseconds header_timeout{75'000};
   std::chrono::milliseconds body_timeout{300'000};
   std::chrono::milliseconds write_timeout{60'000};  // a peer that reads nothing for so long is gone

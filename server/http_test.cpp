@@ -249,16 +249,66 @@ TEST(Http, cuts_peers_that_do_not_finish_their_request) {
   EXPECT_FALSE(body.answer().complete);
 }
 
-TEST(Http, answers_503_beyond_its_connections) {
-  HttpOptions options;
-  options.connections = 2;
-  const auto server = serving(echo, options);
+TEST(Http, waits_for_a_peer_that_reads_slowly_and_not_for_one_that_reads_nothing) {
+  Records records;
+  const std::string body(24 << 20, 'x');  // more than the buffers of a connection hold
+  const auto server = serving([&](const HttpRequest&, const ReplyPtr& reply) { reply->send({200, {}, body}); },
+                              {.write_timeout = milliseconds(150), .record = records.taker()});
+  Client slow(server->port());
+  slow.send(request_text("GET", "/slow"));
+  size_t read = 0;
+  for (int i = 0; slow.receive(); ++i) {
+    read += std::exchange(slow.unread, "").size();
+    if (read > body.size()) break;
+    if (i % 40 == 0) std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_GT(read, body.size());
+  EXPECT_GT(records.wait(1)[0].seconds, 0.15);
+  EXPECT_TRUE(records.wait(1)[0].whole);
+  Client silent(server->port());
+  silent.send(request_text("GET", "/silent"));
+  EXPECT_FALSE(records.wait(2)[1].whole);
+}
+
+TEST(Http, answers_503_where_all_connections_are_busy) {
+  std::mutex mutex;
+  std::vector<ReplyPtr> kept;
+  const auto server = serving(
+      [&](const HttpRequest&, const ReplyPtr& reply) {
+        const std::lock_guard lock(mutex);
+        kept.push_back(reply);
+      },
+      {.connections = 2});
   const Client a(server->port());
-  Client b(server->port());
+  const Client b(server->port());
+  a.send(request_text("GET", "/"));
   b.send(request_text("GET", "/"));
-  EXPECT_EQ(b.answer().status, 200);
+  for (size_t busy = 0; busy < 2;) {
+    const std::lock_guard lock(mutex);
+    busy = kept.size();
+  }
   Client c(server->port());
   EXPECT_EQ(c.answer().status, 503);
+  const std::lock_guard lock(mutex);
+  kept.clear();
+}
+
+TEST(Http, makes_room_for_a_request_by_closing_who_has_been_idle_longest) {
+  const auto server = serving(echo, {.connections = 3});
+  Client idle(server->port());
+  Client never_ends(server->port());
+  never_ends.send("GET / HTTP/1.1\r\nX-A: ");
+  Client used(server->port());
+  used.send(request_text("GET", "/"));
+  EXPECT_EQ(used.answer().status, 200);
+  for (Client* gone : {&idle, &never_ends}) {
+    Client next(server->port());
+    next.send(request_text("GET", "/"));
+    EXPECT_EQ(next.answer().status, 200);
+    EXPECT_FALSE(gone->receive()) << "closed, without a word";
+  }
+  used.send(request_text("GET", "/"));
+  EXPECT_EQ(used.answer().status, 200);
 }
 
 // server-120
