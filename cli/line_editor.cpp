@@ -2,13 +2,16 @@
 
 #include <histedit.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <utility>
 
+#include "base/result.h"
 #include "base/terminal.h"
+#include "cli/output.h"
 
 namespace onw::cli {
 namespace {
@@ -33,6 +36,22 @@ unsigned char on_interrupt(EditLine* editor, int) {
   el_deletestr(editor, length);
   std::fputs(warned ? "^C\nCtrl-C once more ends\n" : "^C\n", stderr);
   return CC_REDISPLAY;
+}
+
+// Whole or not at all: a full disk, or an end in the middle, leaves the history of before.
+Result<void> save(History* history_lines, const std::filesystem::path& file) {
+  const std::filesystem::path fresh = file.string() + ".new";
+  HistEvent event;
+  std::FILE* out = std::fopen(fresh.c_str(), "w");
+  bool whole = out != nullptr && history(history_lines, &event, H_SAVE_FP, out) >= 0 && std::ferror(out) == 0;
+  if (out != nullptr) whole = std::fclose(out) == 0 && whole;
+  const int why = errno;
+  std::error_code failed;
+  if (whole) std::filesystem::rename(fresh, file, failed);
+  if (whole && !failed) return {};
+  std::error_code ignored;
+  std::filesystem::remove(fresh, ignored);
+  return error(Code::io, "cannot write {}: {}", file.string(), whole ? failed.message() : std::strerror(why));
 }
 
 // libedit reads characters by the locale; only that part of it is taken, so that numbers stay as they are.
@@ -73,19 +92,22 @@ struct LineEditor::State {
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string prompt;
-  std::string file;
+  std::filesystem::path file;
+  bool told = false;  // that it cannot be written
 };
 
 LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_unique<State>()) {
   if (!is_terminal(Stream::in) || !is_terminal(Stream::err)) return;
   use_utf8();
   State& s = *state_;
-  s.file = history_file.string();
+  std::error_code none;
+  s.file = std::filesystem::weakly_canonical(history_file, none);  // a link stays one
+  if (none) s.file = std::move(history_file);
   s.history = history_init();
   s.editor = el_init("onw", stdin, stderr, stderr);  // stdout is left to the answers
   if (s.editor == nullptr || s.history == nullptr) return;
   std::error_code ignored;
-  std::filesystem::create_directories(history_file.parent_path(), ignored);
+  std::filesystem::create_directories(s.file.parent_path(), ignored);
   HistEvent event;
   history(s.history, &event, H_SETSIZE, kHistoryLines);
   history(s.history, &event, H_SETUNIQUE, 1);
@@ -126,7 +148,8 @@ std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
   if (!line.empty()) {
     HistEvent event;
     history(s.history, &event, H_ENTER, line.c_str());
-    history(s.history, &event, H_SAVE, s.file.c_str());  // at once: a Ctrl-C leaves no time later
+    const auto saved = save(s.history, s.file);  // at once: a Ctrl-C leaves no time later
+    if (!saved && !std::exchange(s.told, true)) tell("What is typed is not kept: {}\n", saved.error().message);
   }
   return line;
 }

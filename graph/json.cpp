@@ -50,6 +50,8 @@ struct ErrorPlace : nlohmann::json_sax<json> {
     fault.position = at;
     if (dynamic_cast<const json::out_of_range*>(&e) != nullptr) fault.why = "a number is out of range";
     if (std::string_view(e.what()).find("UTF-8") != std::string_view::npos) fault.why = "the text is not UTF-8";
+    if (std::string_view(e.what()).find("surrogate") != std::string_view::npos)
+      fault.why = "a \\u escape there is half of a character, a surrogate without its other half";
     return false;
   }
 };

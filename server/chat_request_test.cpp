@@ -228,6 +228,9 @@ TEST(ChatRequest, refuses_what_is_no_json_or_too_deep) {
             "the body is not valid JSON at byte 12 of 12: something else is expected there");
   EXPECT_EQ(refused("{\"a\":1 x}").message,
             "the body is not valid JSON at byte 8 of 9: something else is expected there");
+  for (const char* half : {R"("\ud83dx")", R"("\udc00")", R"("\ud83d\u0041")"})
+    EXPECT_THAT(refused(body(fmt::format(R"("user":{})", half))).message, HasSubstr("a surrogate without its other"));
+  EXPECT_EQ(parsed(body(R"("stop":"\ud83d\ude00")")).stops[0], "😀");
   EXPECT_THAT(refused("[]").message, HasSubstr("must be an object"));
   EXPECT_THAT(refused(R"({"messages":[], "temperature":1e999})").message, HasSubstr("JSON"));
   for (const int depth : {65, 100'000})

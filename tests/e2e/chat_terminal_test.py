@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """onw chat on a terminal: editing, several lines, history, Ctrl-C."""
 import os
+import resource
 import select
+import signal
 import time
 import unittest
 
@@ -16,10 +18,11 @@ except ImportError:
 class Terminal:
     """onw chat on a terminal of its own."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, before=lambda: None):
         self.text = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            before()
             os.execvpe(harness.ONW, [harness.ONW, "chat", *words], harness.environment(TERM="xterm", HOME=harness.FOLDER.name))
 
     def type(self, text):
@@ -111,6 +114,28 @@ class Chat(unittest.TestCase):
         chat.see("a line to remember")
         chat.type("\x15\x04")
         self.assertEqual(chat.end(), 0)
+
+    def test_a_full_disk_leaves_the_history_of_before(self):
+        def talk(line, sees="]", **more):
+            chat = Terminal("long", "--max-tokens", "2", "--temperature", "0", **more)
+            chat.see("> ")
+            chat.type(line + "\r")
+            chat.see(sees)
+            chat.see("> ")
+            chat.type("\x04")
+            self.assertEqual(chat.end(), 0)
+
+        def fill():  # no file may grow beyond 20 bytes
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
+
+        file = harness.HOME / "chat_history"
+        talk("kept words")
+        before = file.read_text()
+        self.assertIn("kept", before)
+        talk("words that find no room", sees="What is typed is not kept: cannot write", before=fill)
+        self.assertEqual(file.read_text(), before)
+        self.assertEqual([p.name for p in harness.HOME.glob("chat_history*")], ["chat_history"])
 
 
 if __name__ == "__main__":
