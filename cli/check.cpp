@@ -7,6 +7,7 @@
 #include "cli/text_side.h"
 #include "convert/convert.h"
 #include "runtime/load.h"
+#include "server/served_model.h"
 
 namespace onw::cli {
 namespace {
@@ -59,6 +60,7 @@ Result<void> run_check(const Args& args) {
   RETURN_IF_ERROR(model);
   const auto text = check_text_side(*folder, model->program.vocabulary);
   RETURN_IF_ERROR(text);
+  RETURN_IF_ERROR(server::recommended_sampling(*model->folder));
   const bool deep = args.has("--deep");
   if (deep) RETURN_IF_ERROR(model->folder->check_deep());
   const auto bytes = model->folder->weights().bytes();

@@ -287,6 +287,33 @@ TEST(Convert, stop_ids_that_all_lie_beyond_the_vocabulary_are_refused) {
   EXPECT_EQ(model->engine().stop_ids, std::vector<int64_t>{3});
 }
 
+TEST(Convert, values_of_a_wrong_type_are_named_with_file_and_key) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"generation_config.json", R"({"temperature": "hot"})",
+       "generation_config.json: 'temperature' is \"hot\", expected a number"},
+      {"generation_config.json", R"({"top_k": 2.5})", "'top_k' is 2.5, expected a whole number"},
+      {"generation_config.json", R"({"top_k": -1})", "'top_k' is -1, expected 0 (off)"},
+      {"generation_config.json", R"({"eos_token_id": "x"})", "generation_config.json: 'eos_token_id' is \"x\""},
+      {"generation_config.json", R"({"eos_token_id": [1, "x"]})", "generation_config.json: 'eos_token_id'"},
+      {"generation_config.json", "[1]", "generation_config.json: not a JSON object"},
+      {"generation_config.json", "{", "generation_config.json: not valid JSON"},
+      {"tokenizer_config.json", R"({"eos_token": 3})", "tokenizer_config.json: 'eos_token' is 3"}};
+  for (const auto& [file, text, says] : cases) {
+    TempFolder folder;
+    write_tiny_folder(folder, "hf");
+    folder.write(fmt::format("hf/{}", file), text);
+    if (std::string_view(file).starts_with("tok")) folder.write("hf/tokenizer.json", "{}");
+    const auto summary = convert(folder / "hf", folder / "m", {});
+    ASSERT_FALSE(summary) << text;
+    EXPECT_THAT(summary.error().message, HasSubstr(says));
+    EXPECT_FALSE(fs::exists(folder / "m.partial"));
+  }
+  TempFolder folder;
+  write_tiny_folder(folder, "hf");
+  folder.write("hf/generation_config.json", R"({"eos_token_id": null, "temperature": null, "top_k": 20.0})");
+  EXPECT_TRUE(convert(folder / "hf", folder / "m", {}));
+}
+
 TEST(Convert, rows_that_are_no_heads_are_refused) {
   TempFolder folder;
   const WeightDecl w{.name = "w", .shape = {8, 2}, .head_dim = 3, .gguf = {{"output_norm.weight"}, Fold::rope_unpair}};

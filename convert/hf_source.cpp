@@ -30,15 +30,21 @@ constexpr std::array kReadable = {
     TypePair{ElementType::f32, BlockType::f32}, TypePair{ElementType::f16, BlockType::f16},
     TypePair{ElementType::bf16, BlockType::bf16}, TypePair{ElementType::f64, BlockType::f64}};
 
-json optional_json(const fs::path& path) {
+// An empty object where there is no such file.
+Result<json> optional_json(const fs::path& path) {
   auto root = read_json_file(path);
-  return root ? std::move(*root) : json::object();
+  if (!root && root.error().code == Code::not_found) return json::object();
+  if (root && !root->is_object())
+    return error(Code::bad_format, "{}: not a JSON object. Download the file again", path.string());
+  return root;
 }
 
-std::optional<bool> tie_in(const json& config) {
-  if (const json* text = find_object(config, "text_config"))
-    if (const auto tied = find_bool(*text, "tie_word_embeddings")) return tied;
-  return find_bool(config, "tie_word_embeddings");
+Result<std::optional<bool>> tie_in(const json& config, std::string_view where) {
+  if (const json* text = find_object(config, "text_config")) {
+    const auto tied = read_bool(*text, "tie_word_embeddings", where);
+    if (!tied || *tied) return tied;
+  }
+  return read_bool(config, "tie_word_embeddings", where);
 }
 
 // "license: apache-2.0" of the front matter of README.md.
@@ -75,8 +81,13 @@ class HuggingFaceSource final : public ModelSource {
                    "{}: the weights are quantised already ({}). Take the publisher's BF16 model, or a GGUF file",
                    folder.string(), find_string(*quantised, "quant_method").value_or("an unnamed method"));
     RETURN_IF_ERROR(source->settle_tie());
-    source->generation_ = optional_json(folder / "generation_config.json");
-    RETURN_IF_ERROR(source->collect_stops());
+    const fs::path generation_path = folder / "generation_config.json";
+    const auto generation = optional_json(generation_path);
+    RETURN_IF_ERROR(generation);
+    const auto defaults = parse_generation(*generation, generation_path.string());
+    RETURN_IF_ERROR(defaults);
+    source->defaults_ = *defaults;
+    RETURN_IF_ERROR(source->collect_stops(*generation));
     return source;
   }
 
@@ -131,11 +142,7 @@ class HuggingFaceSource final : public ModelSource {
     return {};
   }
 
-  GenerationDefaults generation() const override {
-    return {find_number(generation_, "temperature"), find_number(generation_, "top_p"),
-            find_number(generation_, "min_p"), find_number(generation_, "repetition_penalty"),
-            find_int(generation_, "top_k")};
-  }
+  GenerationDefaults generation() const override { return defaults_; }
 
   Provenance provenance() const override {
     return {.source = find_string(config_, "_name_or_path").value_or(path().string()),
@@ -153,34 +160,39 @@ class HuggingFaceSource final : public ModelSource {
   // be one. A head beside "tied" is a copy.
   Result<void> settle_tie() {
     const bool has_head = checkpoint_.find_text("lm_head.weight").file != nullptr;
-    const auto said = tie_in(config_);
-    if (said == false && !has_head)
+    const auto said = tie_in(config_, (path() / "config.json").string());
+    RETURN_IF_ERROR(said);
+    if (*said == false && !has_head)
       return error(
           Code::missing_tensor,
           "{}: no lm_head.weight, though config.json says that the head is not tied to the embedding. An embedding "
           "model cannot generate text; else download the model again",
           path().string());
-    const bool tied = said.value_or(!has_head);
-    if (said == tied) return {};
+    const bool tied = said->value_or(!has_head);
+    if (*said == tied) return {};
     config_["tie_word_embeddings"] = tied;
     return {};
   }
 
-  Result<void> collect_stops() {
-    const json tokenizer_config = optional_json(path() / "tokenizer_config.json");
-    const std::string chat_template = read_chat_template(path(), tokenizer_config);
+  Result<void> collect_stops(const json& generation) {
+    const auto tokenizer_config = optional_json(path() / "tokenizer_config.json");
+    RETURN_IF_ERROR(tokenizer_config);
+    const std::string chat_template = read_chat_template(path(), *tokenizer_config);
     std::map<std::string, int64_t> tokens;
     if (fs::exists(path() / "tokenizer.json")) {
       auto added = added_tokens(path() / "tokenizer.json");
       RETURN_IF_ERROR(added);
       tokens = std::move(*added);
     }
-    stops_ = collect_stop_ids({&generation_, &config_, &tokenizer_config, chat_template, &tokens});
+    auto stops = collect_stop_ids({&generation, &config_, &*tokenizer_config, chat_template, &tokens});
+    if (!stops) return failure(std::move(stops), path().string());
+    stops_ = std::move(*stops);
     return {};
   }
 
   Checkpoint checkpoint_;
-  json config_, generation_;
+  json config_;
+  GenerationDefaults defaults_;
   std::set<int64_t> stops_;
 };
 

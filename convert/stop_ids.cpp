@@ -75,24 +75,29 @@ Result<std::map<std::string, int64_t>> added_tokens(const fs::path& tokenizer_js
 
 bool is_turn_end(std::string_view token) { return std::ranges::find(kTurnEnds, token) != kTurnEnds.end(); }
 
-std::set<int64_t> collect_stop_ids(const StopSources& s) {
+Result<std::set<int64_t>> collect_stop_ids(const StopSources& s) {
   std::set<int64_t> ids;
-  const auto add = [&](const json* object) {
-    if (object == nullptr) return;
-    for (const int64_t id : find_ints(*object, "eos_token_id"))
+  const std::pair<const json*, const char*> named[] = {
+      {s.generation_config, "generation_config.json"},
+      {s.config, "config.json"},
+      {s.config == nullptr ? nullptr : find_object(*s.config, "text_config"), "config.json, text_config"}};
+  for (const auto& [object, where] : named) {
+    if (object == nullptr) continue;
+    const auto read = read_ints(*object, "eos_token_id", where);
+    RETURN_IF_ERROR(read);
+    for (const int64_t id : *read)
       if (id >= 0) ids.insert(id);
-  };
-  add(s.generation_config);
-  add(s.config);
-  if (s.config != nullptr) add(find_object(*s.config, "text_config"));
+  }
   if (s.tokens == nullptr) return ids;
   const auto add_token = [&](std::string_view text) {
     if (const auto it = s.tokens->find(std::string(text)); it != s.tokens->end()) ids.insert(it->second);
   };
   if (s.tokenizer_config != nullptr) {
-    if (const auto eos = find_string(*s.tokenizer_config, "eos_token")) add_token(*eos);
-    if (const json* eos = find_object(*s.tokenizer_config, "eos_token"))
-      add_token(find_string(*eos, "content").value_or(""));
+    const json eos = s.tokenizer_config->value("eos_token", json());
+    const auto text = eos.is_string() ? eos.get<std::string>() : find_string(eos, "content");
+    if (!eos.is_null() && !text)
+      return wrong_type("tokenizer_config.json", "eos_token", eos, R"(a text or {"content": a text})");
+    add_token(text.value_or(""));
   }
   for (const std::string_view end : kTurnEnds)
     if (s.chat_template.find(end) != std::string_view::npos) add_token(end);

@@ -24,7 +24,9 @@ struct StopSources {
   const std::map<std::string, int64_t>* tokens = nullptr;
 };
 
-std::set<int64_t> collect_stop_ids(const StopSources& sources);
+// Errors: bad_format for an eos_token_id that is neither a whole number nor a list of them, or an eos_token that is no
+// text.
+Result<std::set<int64_t>> collect_stop_ids(const StopSources& sources);
 
 // The strings that end a turn in some family: one counts where the template writes it and the vocabulary has it.
 bool is_turn_end(std::string_view token);

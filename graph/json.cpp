@@ -144,6 +144,46 @@ const json* find_object(const json& object, std::string_view key) {
   return value != nullptr && value->is_object() ? value : nullptr;
 }
 
+namespace {
+
+template <class T>
+Result<std::optional<T>> typed(std::optional<T> value, const json& object, std::string_view key, std::string_view where,
+                               std::string_view expected) {
+  if (const json* there = find(object, key); !value && there != nullptr)
+    return wrong_type(where, key, *there, expected);
+  return value;
+}
+
+}  // namespace
+
+Result<std::optional<int64_t>> read_int(const json& object, std::string_view key, std::string_view where) {
+  return typed(find_int(object, key), object, key, where, "a whole number");
+}
+
+Result<std::optional<double>> read_number(const json& object, std::string_view key, std::string_view where) {
+  return typed(find_number(object, key), object, key, where, "a number");
+}
+
+Result<std::optional<bool>> read_bool(const json& object, std::string_view key, std::string_view where) {
+  return typed(find_bool(object, key), object, key, where, "true or false");
+}
+
+Result<std::vector<int64_t>> read_ints(const json& object, std::string_view key, std::string_view where) {
+  const json* value = find(object, key);
+  std::vector<int64_t> all = find_ints(object, key);
+  if (value != nullptr && all.size() != (value->is_array() ? value->size() : 1))
+    return wrong_type(where, key, *value, "a whole number or a list of them");
+  return all;
+}
+
+Failure wrong_type(std::string_view where, std::string_view key, const json& found, std::string_view expected) {
+  constexpr size_t kShown = 40;
+  std::string text = found.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  if (text.size() > kShown) text = text.substr(0, kShown) + "...";
+  return error(Code::bad_format, "{}: '{}' is {}, expected {}. Download the file again, or correct it", where, key,
+               text, expected);
+}
+
 std::string dump_json(const json& value, int indent) {
   return value.dump(indent, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
 }

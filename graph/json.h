@@ -40,6 +40,15 @@ std::optional<std::string> find_string(const nlohmann::json& object, std::string
 std::vector<int64_t> find_ints(const nlohmann::json& object, std::string_view key);
 const nlohmann::json* find_object(const nlohmann::json& object, std::string_view key);
 
+// The same for files of strangers: a value of another type is an error (bad_format) that names `where`, the key, what
+// is there and what is expected.
+Result<std::optional<int64_t>> read_int(const nlohmann::json& object, std::string_view key, std::string_view where);
+Result<std::optional<double>> read_number(const nlohmann::json& object, std::string_view key, std::string_view where);
+Result<std::optional<bool>> read_bool(const nlohmann::json& object, std::string_view key, std::string_view where);
+Result<std::vector<int64_t>> read_ints(const nlohmann::json& object, std::string_view key, std::string_view where);
+Failure wrong_type(std::string_view where, std::string_view key, const nlohmann::json& found,
+                   std::string_view expected);
+
 // Text for a file. Strings that are not UTF-8 are mended, so this cannot fail.
 std::string dump_json(const nlohmann::json& value, int indent = 2);
 

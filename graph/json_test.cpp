@@ -27,6 +27,24 @@ TEST(Json, says_where_the_text_breaks) {
   EXPECT_FALSE(parse_json("\"\xc3\x28\"", "x"));
 }
 
+TEST(Json, a_value_of_another_type_is_named_and_null_is_absent) {
+  const auto j =
+      parse_json(R"({"i":"12","l":[1,"2"],"t":null,"long":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"})", "x");
+  ASSERT_TRUE(j);
+  EXPECT_EQ(read_int(*j, "i", "f.json").error().message,
+            "f.json: 'i' is \"12\", expected a whole number. Download the file again, or correct it");
+  for (const char* absent : {"t", "nowhere"}) {
+    EXPECT_EQ(read_int(*j, absent, "f.json").value(), std::nullopt);
+    EXPECT_EQ(read_number(*j, absent, "f.json").value(), std::nullopt);
+    EXPECT_EQ(read_bool(*j, absent, "f.json").value(), std::nullopt);
+    EXPECT_TRUE(read_ints(*j, absent, "f.json").value().empty());
+  }
+  EXPECT_FALSE(read_number(*j, "i", "f.json"));
+  EXPECT_FALSE(read_bool(*j, "i", "f.json"));
+  EXPECT_FALSE(read_ints(*j, "l", "f.json"));
+  EXPECT_LT(read_ints(*j, "long", "f.json").error().message.size(), 160u);
+}
+
 TEST(Json, numbers_come_out_only_as_what_they_are) {
   const auto j =
       parse_json(R"({"i":3,"f":2.0,"h":2.5,"big":18446744073709551615,"s":"3","n":null,"l":[1,2],"b":true})", "x");

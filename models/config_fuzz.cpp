@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/json.h"
+#include "models/config.h"
 #include "models/registry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -9,9 +10,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!config) return 0;
   (void)onw::build_program(*config);
   for (const onw::Family& family : onw::all_families()) {
-    (void)family.build(*config);
+    (void)family.build(onw::Config(*config));
     if (family.config_from_gguf == nullptr) continue;
-    if (const auto made = family.config_from_gguf(*config)) (void)family.build(*made);
+    if (const auto made = family.config_from_gguf(*config)) (void)family.build(onw::Config(*made));
   }
   return 0;
 }

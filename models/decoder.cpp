@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "graph/json.h"
+
 namespace onw {
 
 Result<DecoderConfig> read_decoder_config(std::string_view family, const Config& config, bool own_head_dim) {
@@ -208,6 +210,9 @@ Result<Json> decoder_config_from_gguf(const Json& m, std::string_view arch, std:
   for (const auto& [from, to, needed] : keys) {
     if (m.contains(key(from))) {
       c[to] = m[key(from)];
+      if (!c[to].is_number())
+        return error(Code::unsupported, "the GGUF file's '{}' is {}, a number is expected: lists by layer are not read",
+                     key(from), dump_json(c[to], -1).substr(0, 40));
     } else if (needed) {
       return error(Code::bad_format, "the GGUF file has no '{}'", key(from));
     }

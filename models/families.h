@@ -5,16 +5,16 @@
 
 namespace onw {
 
-Result<Program> build_llama(const Json& config);
+Result<Program> build_llama(const Config& config);
 Result<Json> llama_config_from_gguf(const Json& metadata);
-Result<Program> build_qwen2(const Json& config);
+Result<Program> build_qwen2(const Config& config);
 Result<Json> qwen2_config_from_gguf(const Json& metadata);
-Result<Program> build_qwen3(const Json& config);
+Result<Program> build_qwen3(const Config& config);
 Result<Json> qwen3_config_from_gguf(const Json& metadata);
-Result<Program> build_granite(const Json& config);
-Result<Program> build_granite_hybrid(const Json& config);
+Result<Program> build_granite(const Config& config);
+Result<Program> build_granite_hybrid(const Config& config);
 Result<Json> granite_config_from_gguf(const Json& metadata);
-Result<Program> build_gemma3(const Json& config);
+Result<Program> build_gemma3(const Config& config);
 Result<Json> gemma3_config_from_gguf(const Json& metadata);
 
 }  // namespace onw

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "graph/json.h"
 #include "models/families.h"
 
 namespace onw {
@@ -35,8 +36,7 @@ Value block(Builder& b, const DecoderConfig& c, int layer, Value x) {
 
 }  // namespace
 
-Result<Program> build_gemma3(const Json& json) {
-  const Config config(json);
+Result<Program> build_gemma3(const Config& config) {
   if (config.boolean("use_bidirectional_attention", false))
     return error(Code::unsupported, "Gemma 3 with bidirectional attention (an embedding model) is not supported");
   auto c = read_decoder_config("gemma3", config);
@@ -69,7 +69,7 @@ Result<Program> build_gemma3(const Json& json) {
     local.erase("rope_parameters");
     local["rope_theta"] = config.number("rope_local_base_freq", 10000);
   }
-  auto near = Config(local).rope("rope_local", "sliding_attention", c->head_dim, 10000);
+  auto near = config.with(std::move(local)).rope("rope_local", "sliding_attention", c->head_dim, 10000);
   RETURN_IF_ERROR(near);
   c->ropes = {std::move(*full), std::move(*near)};
   return decoder_program(*c, block);
@@ -80,9 +80,10 @@ Result<Program> build_gemma3(const Json& json) {
 Result<Json> gemma3_config_from_gguf(const Json& m) {
   auto c = decoder_config_from_gguf(m, "gemma3", "gemma3_text", "Gemma3ForCausalLM");
   RETURN_IF_ERROR(c);
-  const bool is_27b = c->value("num_hidden_layers", 0) == 62;
-  (*c)["query_pre_attn_scalar"] =
-      is_27b ? c->value("hidden_size", 0) / std::max(1, c->value("num_attention_heads", 1)) : c->value("head_dim", 256);
+  const auto integer = [&c](std::string_view key) { return find_int(*c, key).value_or(0); };
+  const bool is_27b = integer("num_hidden_layers") == 62;
+  (*c)["query_pre_attn_scalar"] = is_27b ? integer("hidden_size") / std::max<int64_t>(1, integer("num_attention_heads"))
+                                         : find_int(*c, "head_dim").value_or(256);
   (*c)["hidden_activation"] = "gelu_pytorch_tanh";
   return c;
 }

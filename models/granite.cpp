@@ -37,8 +37,7 @@ Value hybrid_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
 
 }  // namespace
 
-Result<Program> build_granite(const Json& json) {
-  const Config config(json);
+Result<Program> build_granite(const Config& config) {
   auto c = read_decoder_config("granite", config, /*own_head_dim=*/false);
   RETURN_IF_ERROR(c);
   auto rope = config.rope("rope", "", c->head_dim, 10000);
@@ -47,8 +46,7 @@ Result<Program> build_granite(const Json& json) {
   return build(config, std::move(*c), pre_norm_block);
 }
 
-Result<Program> build_granite_hybrid(const Json& json) {
-  const Config config(json);
+Result<Program> build_granite_hybrid(const Config& config) {
   if (config.integer("num_local_experts", 0) > 0)
     return error(Code::unsupported,
                  "GraniteMoeHybridForCausalLM with {} experts is not supported; dense models of it are",
@@ -61,7 +59,7 @@ Result<Program> build_granite_hybrid(const Json& json) {
                    kind);
   Json named = config.json();
   if (config.has("shared_intermediate_size")) named["intermediate_size"] = named["shared_intermediate_size"];
-  const Config dense(named);
+  const Config dense = config.with(std::move(named));
   auto c = read_decoder_config("granitemoehybrid", dense, /*own_head_dim=*/false);
   RETURN_IF_ERROR(c);
   if (dense.text("position_embedding_type", "") == "rope") {

@@ -6,8 +6,7 @@
 
 namespace onw {
 
-Result<Program> build_llama(const Json& json) {
-  const Config config(json);
+Result<Program> build_llama(const Config& config) {
   auto c = read_decoder_config("llama", config);
   RETURN_IF_ERROR(c);
   c->qkv_bias = c->output_bias = config.boolean("attention_bias", false);

@@ -6,8 +6,7 @@
 
 namespace onw {
 
-Result<Program> build_qwen2(const Json& json) {
-  const Config config(json);
+Result<Program> build_qwen2(const Config& config) {
   auto c = read_decoder_config("qwen2", config);
   RETURN_IF_ERROR(c);
   c->qkv_bias = true;

@@ -66,10 +66,10 @@ Failure unknown(std::string_view name) {
 std::span<const Family> all_families() { return kFamilies; }
 
 Result<const Family*> find_family(const Json& config) {
-  std::vector<std::string> names =
-      Config(Json{{"a", config.is_object() ? config.value("architectures", Json()) : Json()}}).strings("a");
-  const Config outer(config);
+  const Config outer(config), full = outer.with(config);  // the text part has an architecture of its own, or none
+  std::vector<std::string> names = full.strings("architectures");
   if (const std::string type = outer.text("model_type", ""); !type.empty()) names.push_back(type);
+  RETURN_IF_ERROR(outer.fault());
   if (names.empty()) return error(Code::bad_format, "config.json names neither 'architectures' nor 'model_type'");
   for (const std::string& name : names)
     for (const Family& f : kFamilies)
@@ -91,9 +91,11 @@ KvDefault kv_default(const Program& program) {
 Result<Program> build_program(const Json& config) {
   const auto family = find_family(config);
   RETURN_IF_ERROR(family);
-  auto program = (*family)->build(config);
+  const Config read(config);
+  auto program = (*family)->build(read);
+  const int64_t shift = read.with(config).integer(kResidualShiftKey, 0);
+  RETURN_IF_ERROR(read.fault());  // before what followed from it
   RETURN_IF_ERROR(program);
-  const int64_t shift = find_int(config, kResidualShiftKey).value_or(0);
   if (shift < 0 || shift > kMaxResidualShift)
     return error(Code::bad_format, "config.json: {} is {}; 0 to {} are possible. Convert the model again",
                  kResidualShiftKey, shift, kMaxResidualShift);

@@ -19,14 +19,17 @@ struct KvDefault {
   std::string_view reason;
 };
 
+class Config;
+
 struct Family {
   std::string_view name;                            // "llama"
   std::span<const std::string_view> architectures;  // of config.json: "LlamaForCausalLM"
   std::string_view gguf_architecture;               // general.architecture; empty: none
 
   // `config` is a Hugging Face config.json, any dialect; tie_word_embeddings must say whether the checkpoint has a head
-  // of its own (the converter sees to that). Errors: bad_format and unsupported, naming the key.
-  Result<Program> (*build)(const nlohmann::json& config);
+  // of its own (the converter sees to that). Errors: bad_format and unsupported, naming the key. A value of a wrong
+  // type is for build_program to refuse.
+  Result<Program> (*build)(const Config& config);
 
   // `metadata` holds the file's keys without arrays longer than a few hundred. The reader adds "onw.vocab_size",
   // "onw.has_head", "onw.has_attention_bias" and "onw.has_mlp_bias" (bool), and, where the tensor is there,
@@ -47,7 +50,7 @@ Result<const Family*> find_gguf_family(std::string_view architecture);
 KvDefault kv_default(const Program& program);
 
 // find_family(config)->build(config), its residual stream divided as the config of a model folder says
-// (models/residual.h).
+// (models/residual.h). Errors: also bad_format for a key whose value has another type than the family reads.
 Result<Program> build_program(const nlohmann::json& config);
 
 }  // namespace onw

@@ -71,6 +71,91 @@ TEST(Registry, a_config_of_any_kind_of_json_is_an_error_not_a_crash) {
   }
 }
 
+// Every key that some family reads, with values of other types, alone and inside of text_config.
+TEST(Registry, a_value_of_another_type_is_named_with_its_key_and_what_is_expected) {
+  const std::string other = R"("x")", list = "[1]", one = "1";
+  const struct {
+    const char *architecture, *key;
+    std::vector<std::string> wrong;
+    const char* expected;
+  } cases[] = {{"LlamaForCausalLM", "num_hidden_layers", {R"("12")", list, "1.5"}, "a whole number"},
+               {"LlamaForCausalLM", "num_key_value_heads", {other, list, "1.5", "true"}, "a whole number"},
+               {"LlamaForCausalLM", "head_dim", {other, list}, "a whole number"},
+               {"LlamaForCausalLM", "max_position_embeddings", {other, list}, "a whole number"},
+               {"LlamaForCausalLM", "rope_theta", {list, other}, "a number"},
+               {"LlamaForCausalLM", "rms_norm_eps", {R"("1e-5")", list}, "a number"},
+               {"LlamaForCausalLM", "tie_word_embeddings", {other, one}, "true or false"},
+               {"LlamaForCausalLM", "attention_bias", {other, one}, "true or false"},
+               {"LlamaForCausalLM", "mlp_bias", {other, one}, "true or false"},
+               {"LlamaForCausalLM", "rope_scaling", {other, list}, "an object"},
+               {"LlamaForCausalLM", "rope_parameters", {other, list}, "an object"},
+               {"LlamaForCausalLM", "onw_residual_shift", {other}, "a whole number"},
+               {"Qwen2ForCausalLM", "use_sliding_window", {other, one}, "true or false"},
+               {"GraniteForCausalLM", "embedding_multiplier", {other, list}, "a number"},
+               {"GraniteForCausalLM", "logits_scaling", {other, list}, "a number"},
+               {"GraniteMoeHybridForCausalLM", "num_local_experts", {other, list}, "a whole number"},
+               {"GraniteMoeHybridForCausalLM", "position_embedding_type", {one, list}, "a text"},
+               {"GraniteMoeHybridForCausalLM", "layer_types", {other, list}, "a list of texts"},
+               {"Gemma3ForCausalLM", "query_pre_attn_scalar", {other, list}, "a number"},
+               {"Gemma3ForCausalLM", "final_logit_softcapping", {other, list}, "a number"},
+               {"Gemma3ForCausalLM", "sliding_window", {other, list}, "a whole number"},
+               {"Gemma3ForCausalLM", "sliding_window_pattern", {other, list}, "a whole number"},
+               {"Gemma3ForCausalLM", "rope_local_base_freq", {other, list}, "a number"}};
+  for (const auto& c : cases)
+    for (const std::string& wrong : c.wrong)
+      for (const bool nested : {false, true}) {
+        Json config = tiny(c.architecture);
+        if (std::string_view(c.architecture).starts_with("Granite")) config["head_dim"] = 12;
+        config[c.key] = nullptr;
+        const bool needed = std::string_view(c.key) == "num_hidden_layers";
+        EXPECT_EQ(build_program(config).has_value(), !needed) << c.key << " is absent";
+        config[c.key] = Json::parse(wrong);
+        if (nested && std::string_view(c.key) != "onw_residual_shift")
+          config = {{"architectures", {c.architecture}}, {"text_config", config}};
+        const auto program = build_program(config);
+        ASSERT_FALSE(program) << c.key << wrong;
+        EXPECT_EQ(program.error().code, Code::bad_format);
+        const std::string says = fmt::format("config.json: '{}' is {}, expected {}", c.key, wrong, c.expected);
+        EXPECT_NE(program.error().message.find(says), std::string::npos) << program.error().message;
+      }
+}
+
+TEST(Registry, a_wrong_type_inside_of_the_rotary_parameters_is_named_with_its_place) {
+  const auto says = [](const char* key, const char* value) {
+    Json config = tiny("Gemma3ForCausalLM");
+    config[key] = Json::parse(value);
+    const auto program = build_program(config);
+    return program ? std::string() : program.error().message;
+  };
+  EXPECT_NE(says("rope_scaling", R"({"rope_type": "linear", "factor": "8"})").find("'rope_scaling.factor' is \"8\""),
+            std::string::npos);
+  EXPECT_NE(says("rope_scaling", R"({"type": 3})").find("'rope_scaling.rope_type' is 3, expected a text"),
+            std::string::npos);
+  EXPECT_NE(says("rope_parameters", R"({"full_attention": {"rope_theta": [1]}, "sliding_attention": {}})")
+                .find("'rope_parameters.full_attention.rope_theta' is [1]"),
+            std::string::npos);
+  EXPECT_EQ(says("rope_scaling", R"({"rope_type": null, "type": null, "factor": null})"), "");
+}
+
+TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
+  for (const Family& family : all_families()) {
+    if (family.config_from_gguf == nullptr) continue;
+    const std::string arch(family.gguf_architecture);
+    Json m = {{arch + ".embedding_length", 48},
+              {arch + ".block_count", 2},
+              {arch + ".feed_forward_length", 80},
+              {arch + ".attention.layer_norm_rms_epsilon", 1e-5},
+              {arch + ".attention.head_count", {4, 4}}};
+    const auto config = family.config_from_gguf(m);
+    ASSERT_FALSE(config) << arch;
+    EXPECT_NE(config.error().message.find(arch + ".attention.head_count' is [4,4]"), std::string::npos)
+        << config.error().message;
+    m[arch + ".attention.head_count"] = 4;
+    m[arch + ".block_count"] = "many";
+    EXPECT_FALSE(family.config_from_gguf(m)) << arch;
+  }
+}
+
 TEST(Granite, mamba_layers_and_experts_are_refused_by_name) {
   Json config = tiny("GraniteMoeHybridForCausalLM");
   config["layer_types"] = {"attention", "mamba"};

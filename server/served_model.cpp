@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "runtime/sampler.h"
 #include "store/model_folder.h"
 #include "text/branch_points.h"
 
@@ -26,6 +27,14 @@ SamplingParams sampling_of(const GenerationDefaults& defaults) {
 
 }  // namespace
 
+Result<SamplingParams> recommended_sampling(const ModelFolder& folder) {
+  SamplingParams sampling = sampling_of(folder.engine().generation);
+  if (auto ok = check(sampling, folder.engine().vocabulary); !ok)
+    return error(Code::bad_format, "{}: 'generation': {}. Correct it there, or convert the model again",
+                 (folder.path() / kEngineFile).string(), ok.error().message);
+  return sampling;
+}
+
 std::vector<int64_t> ServedModel::branch_points(std::string_view request_json, const ChatPrompt& prompt) const {
   if (!chat_template || engine->info().model.truncates_freely) return {};
   return onw::branch_points(tokenizer, *chat_template, request_json, prompt);
@@ -39,13 +48,15 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(const std::filesystem::pa
   if (!chat_template && chat_template.error().code != Code::not_found) return failure(std::move(chat_template));
   const auto stored = ModelFolder::open(folder);
   RETURN_IF_ERROR(stored);
+  const auto sampling = recommended_sampling(*stored);
+  RETURN_IF_ERROR(sampling);
   auto engine = Engine::load(folder, options);
   RETURN_IF_ERROR(engine);
   auto model = std::make_unique<ServedModel>(ServedModel{.name = std::move(name), .tokenizer = std::move(*tokenizer)});
   if (chat_template) model->chat_template = std::move(*chat_template);
   model->style = answer_style(model->tokenizer, model->chat_template ? &*model->chat_template : nullptr);
   for (const int64_t id : stored->engine().stop_ids) model->stop_ids.push_back(static_cast<int32_t>(id));
-  model->sampling = sampling_of(stored->engine().generation);
+  model->sampling = *sampling;
   model->max_choices = options.max_sessions;
   model->created = static_cast<int64_t>(std::time(nullptr));
   model->engine = std::move(*engine);

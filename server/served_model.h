@@ -14,6 +14,10 @@
 #include "server/answer_text.h"
 #include "text/text.h"
 
+namespace onw {
+class ModelFolder;
+}
+
 namespace onw::server {
 
 struct ServedModel {
@@ -35,5 +39,9 @@ struct ServedModel {
   static Result<std::unique_ptr<ServedModel>> load(const std::filesystem::path& folder, std::string name,
                                                    const EngineOptions& options);
 };
+
+// What the publisher recommends, or the usual where he recommends nothing. Errors: bad_format for a value that no
+// request could have.
+Result<SamplingParams> recommended_sampling(const ModelFolder& folder);
 
 }  // namespace onw::server

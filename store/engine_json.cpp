@@ -49,11 +49,6 @@ Result<StoredWeight> parse_weight(const std::string& tensor, const json& entry, 
   return w;
 }
 
-GenerationDefaults parse_generation(const json& j) {
-  return {find_number(j, "temperature"), find_number(j, "top_p"), find_number(j, "min_p"),
-          find_number(j, "repetition_penalty"), find_int(j, "top_k")};
-}
-
 std::string text(const json& object, std::string_view key) { return find_string(object, key).value_or(""); }
 
 }  // namespace
@@ -78,6 +73,25 @@ json to_json(const EngineInfo& e) {
   for (const StoredWeight& w : e.weights)
     root["weights"][w.name] = {{"format", name(w.format)}, {"layout", name(w.layout)}, {"shape", w.shape}};
   return root;
+}
+
+Result<GenerationDefaults> parse_generation(const json& object, std::string_view where) {
+  GenerationDefaults g;
+  const std::pair<const char*, std::optional<double>*> numbers[] = {{"temperature", &g.temperature},
+                                                                    {"top_p", &g.top_p},
+                                                                    {"min_p", &g.min_p},
+                                                                    {"repetition_penalty", &g.repetition_penalty}};
+  for (const auto& [key, value] : numbers) {
+    const auto read = read_number(object, key, where);
+    RETURN_IF_ERROR(read);
+    *value = *read;
+  }
+  const auto top_k = read_int(object, "top_k", where);
+  RETURN_IF_ERROR(top_k);
+  if (*top_k && (**top_k < 0 || **top_k > INT32_MAX))
+    return error(Code::bad_format, "{}: 'top_k' is {}, expected 0 (off) to 2^31 - 1. Correct it", where, **top_k);
+  g.top_k = *top_k;
+  return g;
 }
 
 Result<EngineInfo> parse_engine(const json& root, std::string_view where) {
@@ -110,7 +124,11 @@ Result<EngineInfo> parse_engine(const json& root, std::string_view where) {
   for (const auto& [name, f] : files->items())
     e.files[name] = {find_int(f, "bytes").value_or(-1), find_int(f, "modified_ns").value_or(0), text(f, "sha256"),
                      text(f, "sampled")};
-  if (const json* g = find_object(root, "generation")) e.generation = parse_generation(*g);
+  if (const json* g = find_object(root, "generation")) {
+    const auto generation = parse_generation(*g, where);
+    RETURN_IF_ERROR(generation);
+    e.generation = *generation;
+  }
   if (const json* p = find_object(root, "provenance"))
     e.provenance = {text(*p, "source"),  text(*p, "revision"),    text(*p, "command"),   text(*p, "date"),
                     text(*p, "licence"), text(*p, "onw_version"), text(*p, "source_key")};

@@ -23,6 +23,10 @@ struct GenerationDefaults {
   bool operator==(const GenerationDefaults&) const = default;
 };
 
+// Reads them under the names of generation_config.json, from that file or from engine.json. Errors: bad_format, where a
+// value has another type or is out of range.
+Result<GenerationDefaults> parse_generation(const nlohmann::json& object, std::string_view where);
+
 struct Provenance {
   std::string source;    // the folder, file or id that was converted
   std::string revision;  // a commit, or the digest of a file; empty where unknown

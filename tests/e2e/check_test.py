@@ -103,6 +103,16 @@ class Refused(unittest.TestCase):
         self.refused(published("used", tokenizer_json=add, chat_template_jinja="<|more|>{{ messages[0].content }}"),
                      "'<|more|>'", "the chat template writes it")
 
+    def test_a_sampling_default_that_no_request_could_have(self):
+        model = harness.converted_model("hot")
+        engine = json.loads((model / "engine.json").read_text())
+        engine["generation"] = {"temperature": 50}
+        (model / "engine.json").write_text(json.dumps(engine))
+        for words in (["check", model], ["chat", model, "--prompt", "a"]):
+            done = onw(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("engine.json: 'generation': temperature is 50", done.stderr)
+
     def test_answers_that_would_never_end(self):
         def far(config):
             config["eos_token_id"] = 5000
