@@ -10,23 +10,30 @@ namespace onw {
 Result<DecoderConfig> read_decoder_config(std::string_view family, const Config& config, bool own_head_dim) {
   DecoderConfig c;
   c.family = family;
-  const std::pair<std::string_view, int64_t*> dimensions[] = {{"hidden_size", &c.hidden},
-                                                              {"num_hidden_layers", &c.layers},
-                                                              {"intermediate_size", &c.intermediate},
-                                                              {"num_attention_heads", &c.heads},
-                                                              {"vocab_size", &c.vocabulary}};
-  for (const auto& [key, field] : dimensions) {
+  // Limits far beyond any model's: products of three of them, and of their bytes, cannot overflow.
+  const std::tuple<std::string_view, int64_t*, int64_t> dimensions[] = {{"hidden_size", &c.hidden, 1 << 20},
+                                                                        {"num_hidden_layers", &c.layers, 1000},
+                                                                        {"intermediate_size", &c.intermediate, 1 << 22},
+                                                                        {"num_attention_heads", &c.heads, 1 << 14},
+                                                                        {"vocab_size", &c.vocabulary, 1 << 24}};
+  for (const auto& [key, field, most] : dimensions) {
     const auto n = config.dimension(key);
     RETURN_IF_ERROR(n);
+    if (*n > most) return error(Code::bad_format, "config.json: '{}' is {}, expected at most {}", key, *n, most);
     *field = *n;
   }
   c.kv_heads = config.integer("num_key_value_heads", c.heads);
   c.head_dim = own_head_dim ? config.integer("head_dim", c.hidden / c.heads) : c.hidden / c.heads;
   if (c.kv_heads <= 0 || c.heads % c.kv_heads != 0)
-    return error(Code::bad_format, "config.json: {} heads are no multiple of {} key-value heads", c.heads, c.kv_heads);
-  if (c.head_dim <= 0 || c.head_dim > 1024) return error(Code::bad_format, "config.json: head_dim is {}", c.head_dim);
-  if (c.layers > 1000) return error(Code::bad_format, "config.json: {} layers", c.layers);
+    return error(Code::bad_format,
+                 "config.json: 'num_attention_heads' is {}, no multiple of 'num_key_value_heads', which is {}", c.heads,
+                 c.kv_heads);
+  if (c.head_dim <= 0 || c.head_dim > 1024)
+    return error(Code::bad_format, "config.json: 'head_dim' is {}, expected 1 to 1024", c.head_dim);
   c.max_context = config.integer("max_position_embeddings", 2048);
+  if (c.max_context < 1 || c.max_context > INT32_MAX)
+    return error(Code::bad_format, "config.json: 'max_position_embeddings' is {}, expected 1 to 2^31 - 1",
+                 c.max_context);
   c.norm_eps = config.number("rms_norm_eps", 1e-6);
   c.tied = config.boolean("tie_word_embeddings", false);
   return c;

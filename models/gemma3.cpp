@@ -16,7 +16,8 @@ Result<std::vector<bool>> sliding_layers(const Config& config, int64_t layers) {
   const int64_t pattern = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6));
   if (!kinds.empty() && static_cast<int64_t>(kinds.size()) != layers)
     return error(Code::bad_format, "config.json: {} layer_types for {} layers", kinds.size(), layers);
-  if (pattern < 1) return error(Code::bad_format, "config.json: sliding_window_pattern is {}", pattern);
+  if (pattern < 1 || pattern > INT32_MAX)
+    return error(Code::bad_format, "config.json: sliding_window_pattern is {}", pattern);
   std::vector<bool> sliding;
   for (int64_t i = 0; i < layers; ++i)
     sliding.push_back(kinds.empty() ? (i + 1) % pattern != 0 : kinds[static_cast<size_t>(i)] == "sliding_attention");
@@ -42,6 +43,8 @@ Result<Program> build_gemma3(const Config& config) {
   auto c = read_decoder_config("gemma3", config);
   RETURN_IF_ERROR(c);
   c->head_dim = config.integer("head_dim", 256);
+  if (c->head_dim < 1 || c->head_dim > 1024)
+    return error(Code::bad_format, "config.json: 'head_dim' is {}, expected 1 to 1024", c->head_dim);
   c->tied = config.boolean("tie_word_embeddings", true);
   c->qkv_bias = c->output_bias = config.boolean("attention_bias", false);
   c->qk_norm = true;
@@ -56,7 +59,8 @@ Result<Program> build_gemma3(const Config& config) {
   const auto sliding = sliding_layers(config, c->layers);
   RETURN_IF_ERROR(sliding);
   const int64_t window = config.integer("sliding_window", 4096);
-  if (window < 1) return error(Code::bad_format, "config.json: sliding_window is {}", window);
+  if (window < 1 || window > INT32_MAX)
+    return error(Code::bad_format, "config.json: 'sliding_window' is {}, expected 1 to 2^31 - 1", window);
   for (const bool s : *sliding) {
     c->windows.push_back(s ? window : 0);
     c->layer_ropes.push_back(s ? "rope_local" : "rope");

@@ -120,6 +120,20 @@ TEST(Registry, a_value_of_another_type_is_named_with_its_key_and_what_is_expecte
       }
 }
 
+TEST(Registry, dimensions_beyond_any_model_are_named) {
+  for (const char* architecture : {"LlamaForCausalLM", "Gemma3ForCausalLM"})
+    for (const char* key : {"hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads",
+                            "vocab_size", "num_key_value_heads", "head_dim", "max_position_embeddings"})
+      for (const int64_t wrong : {int64_t{-1}, int64_t{0}, int64_t{INT32_MAX}, INT64_MAX}) {
+        if (std::string_view(key).starts_with("max_") && wrong == INT32_MAX) continue;
+        Json config = tiny(architecture);
+        config[key] = wrong;
+        const auto program = build_program(config);
+        ASSERT_FALSE(program) << architecture << " " << key << " " << wrong;
+        EXPECT_NE(program.error().message.find(fmt::format("'{}'", key)), std::string::npos) << program.error().message;
+      }
+}
+
 TEST(Registry, a_wrong_type_inside_of_the_rotary_parameters_is_named_with_its_place) {
   const auto says = [](const char* key, const char* value) {
     Json config = tiny("Gemma3ForCausalLM");

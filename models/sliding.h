@@ -9,7 +9,9 @@ namespace onw {
 inline Result<void> read_qwen_windows(const Config& config, DecoderConfig& c) {
   if (!config.boolean("use_sliding_window", false)) return {};
   const int64_t window = config.integer("sliding_window", 0);
-  if (window < 1) return error(Code::bad_format, "config.json: use_sliding_window without a sliding_window");
+  if (window < 1 || window > INT32_MAX)
+    return error(Code::bad_format,
+                 "config.json: 'sliding_window' is {}, expected 1 to 2^31 - 1 with use_sliding_window", window);
   const auto kinds = config.strings("layer_types");
   if (!kinds.empty() && static_cast<int64_t>(kinds.size()) != c.layers)
     return error(Code::bad_format, "config.json: {} layer_types for {} layers", kinds.size(), c.layers);

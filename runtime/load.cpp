@@ -81,6 +81,28 @@ Result<const Device*> find_device(std::string_view name) {
   return error(Code::unsupported, "device '{}' is not one of those that this build runs on: {}", name, known);
 }
 
+// config.json, engine.json and weights say the same: kernels read as far as the Program says, whatever is there.
+Result<void> check_consistency(const Program& p, const ModelFolder& folder) {
+  const EngineInfo& e = folder.engine();
+  const std::tuple<const char*, int64_t, int64_t> dimensions[] = {
+      {"layers", e.layers, p.layers}, {"hidden", e.hidden, p.hidden}, {"vocabulary", e.vocabulary, p.vocabulary}};
+  for (const auto& [key, engine, config] : dimensions)
+    if (engine != config)
+      return error(Code::bad_format,
+                   "engine.json: 'dimensions.{}' is {}, config.json makes it {}. The files are of different models: "
+                   "convert again",
+                   key, engine, config);
+  for (const WeightDecl& w : p.weights) {
+    const auto& stored = folder.weights().weights();
+    const auto found = stored.find(w.name);
+    if (found == stored.end() || found->second.shape == w.shape) continue;  // a missing one is told by who binds it
+    return error(Code::bad_format,
+                 "{}: '{}' is [{}], config.json makes it [{}]. The files are of different models: convert again",
+                 kWeightsFile, w.name, fmt::join(found->second.shape, ", "), fmt::join(w.shape, ", "));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<OpenedModel> open_model(const std::filesystem::path& path) {
@@ -89,6 +111,7 @@ Result<OpenedModel> open_model(const std::filesystem::path& path) {
   const auto folder = std::make_shared<const ModelFolder>(std::move(*opened));
   auto program = build_program(folder->config());
   if (!program) return failure(std::move(program), folder->path().string());
+  if (auto same = check_consistency(*program, *folder); !same) return failure(std::move(same), folder->path().string());
   const auto format_of = [&folder](std::string_view name) -> std::optional<WeightFormat> {
     const auto weight = folder->weight(name);
     return weight ? std::optional(weight->format) : std::nullopt;

@@ -10,6 +10,9 @@ namespace {
 
 using nlohmann::json;
 
+// Dimensions beyond these are no model's: what is computed from them cannot overflow.
+constexpr int64_t kMostLayers = 1000, kMostHidden = 1 << 20, kMostVocabulary = 1 << 24, kMostContext = INT32_MAX;
+
 constexpr int64_t kMaxWeightValues = int64_t{1} << 44;  // 16 TiB of bytes: sizes below cannot overflow
 
 json to_json(const GenerationDefaults& g) {
@@ -75,6 +78,43 @@ json to_json(const EngineInfo& e) {
   return root;
 }
 
+namespace {
+
+Result<int64_t> dimension(const json& dimensions, std::string_view key, int64_t most, std::string_view where) {
+  const auto read = read_int(dimensions, key, where);
+  RETURN_IF_ERROR(read);
+  if (!*read || **read < 1 || **read > most)
+    return error(Code::bad_format, "{}: 'dimensions.{}' is {}, expected 1 to {}. Convert the model again", where, key,
+                 *read ? std::to_string(**read) : "missing", most);
+  return **read;
+}
+
+Result<void> parse_dimensions(const json& dimensions, std::string_view where, EngineInfo& e) {
+  const std::tuple<const char*, int64_t*, int64_t> all[] = {{"layers", &e.layers, kMostLayers},
+                                                            {"hidden", &e.hidden, kMostHidden},
+                                                            {"vocabulary", &e.vocabulary, kMostVocabulary},
+                                                            {"max_context", &e.max_context, kMostContext}};
+  for (const auto& [key, field, most] : all) {
+    const auto n = dimension(dimensions, key, most, where);
+    RETURN_IF_ERROR(n);
+    *field = *n;
+  }
+  return {};
+}
+
+Result<void> parse_stop_ids(const json& root, std::string_view where, EngineInfo& e) {
+  auto ids = read_ints(root, "stop_ids", where);
+  RETURN_IF_ERROR(ids);
+  for (const int64_t id : *ids)
+    if (id < 0 || id >= e.vocabulary)
+      return error(Code::bad_format, "{}: 'stop_ids' holds {}, the vocabulary has 0 to {}. Convert the model again",
+                   where, id, e.vocabulary - 1);
+  e.stop_ids = std::move(*ids);
+  return {};
+}
+
+}  // namespace
+
 Result<GenerationDefaults> parse_generation(const json& object, std::string_view where) {
   GenerationDefaults g;
   const std::pair<const char*, std::optional<double>*> numbers[] = {{"temperature", &g.temperature},
@@ -108,11 +148,8 @@ Result<EngineInfo> parse_engine(const json& root, std::string_view where) {
   const json* files = find_object(root, "files");
   if (dimensions == nullptr || weights == nullptr || files == nullptr)
     return error(Code::bad_format, "{}: 'dimensions', 'weights' or 'files' is missing. Convert the model again", where);
-  e.layers = find_int(*dimensions, "layers").value_or(0);
-  e.hidden = find_int(*dimensions, "hidden").value_or(0);
-  e.vocabulary = find_int(*dimensions, "vocabulary").value_or(0);
-  e.max_context = find_int(*dimensions, "max_context").value_or(0);
-  e.stop_ids = find_ints(root, "stop_ids");
+  RETURN_IF_ERROR(parse_dimensions(*dimensions, where, e));
+  RETURN_IF_ERROR(parse_stop_ids(root, where, e));
   if (const auto it = root.find("runs_on"); it != root.end() && it->is_array())
     for (const json& device : *it)
       if (device.is_string()) e.runs_on.push_back(device.get<std::string>());

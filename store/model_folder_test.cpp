@@ -96,6 +96,15 @@ TEST(ModelFolder, refuses_what_is_no_model_and_says_what_to_do) {
   EXPECT_THAT(with("/files/weights.safetensors/bytes", 7), HasSubstr("engine.json says 7"));
   EXPECT_THAT(with("/weights", nullptr), HasSubstr("missing"));
   EXPECT_EQ(with("/family", "llama"), "accepted");
+  for (const char* key : {"layers", "hidden", "vocabulary", "max_context"})
+    for (const nlohmann::json& wrong :
+         {nlohmann::json(-1), nlohmann::json(0), nlohmann::json(1LL << 40), nlohmann::json()})
+      EXPECT_THAT(with((std::string("/dimensions/") + key).c_str(), wrong),
+                  HasSubstr(std::string("'dimensions.") + key + "'"));
+  EXPECT_THAT(with("/dimensions/hidden", "64"), HasSubstr("'hidden' is \"64\", expected a whole number"));
+  EXPECT_THAT(with("/stop_ids", {1 << 30}), HasSubstr("'stop_ids' holds 1073741824"));
+  EXPECT_THAT(with("/stop_ids", {-1}), HasSubstr("'stop_ids' holds -1"));
+  EXPECT_THAT(with("/generation/temperature", "hot"), HasSubstr("'temperature' is \"hot\""));
 }
 
 TEST(FolderWriter, does_not_touch_a_folder_that_exists_unless_told) {
@@ -106,7 +115,7 @@ TEST(FolderWriter, does_not_touch_a_folder_that_exists_unless_told) {
   ASSERT_TRUE(writer);
   ASSERT_TRUE(write_units(writer->weights(), small_units(Layout::tiles), 5));
   ASSERT_TRUE(writer->write("config.json", "{}"));
-  ASSERT_TRUE(writer->finish({.family = "new"}));
+  ASSERT_TRUE(writer->finish({.family = "new", .layers = 1, .hidden = 64, .vocabulary = 37, .max_context = 128}));
   EXPECT_EQ(ModelFolder::open(folder / "m")->engine().family, "new");
   EXPECT_FALSE(fs::exists(folder / "m.old"));
 }

@@ -107,6 +107,14 @@ def main():
         "weights": {"embed": {"format": "q8c", "layout": "tiles", "shape": [40, 64]}, "norm": {"format": "f32", "layout": "rows", "shape": [64]}},
         "provenance": {"source": "org/model"}}))
 
+    write("engine_fuzz", "bounds", json.dumps({
+        "format_version": 1, "dimensions": {"layers": 1000, "hidden": 1 << 20, "vocabulary": 1 << 24, "max_context": 2**31 - 1},
+        "stop_ids": [0, (1 << 24) - 1], "generation": {"top_k": 2**31 - 1, "min_p": None}, "files": {}, "runs_on": [],
+        "weights": {"a": {"format": "q4g128", "layout": "rows", "shape": [1 << 24, 1 << 20]}}}))
+    write("engine_fuzz", "beyond", json.dumps({
+        "format_version": 1, "dimensions": {"layers": -1, "hidden": 1e300, "vocabulary": 2**63, "max_context": "many"},
+        "stop_ids": [-1, "x"], "generation": {"top_k": -1}, "files": {}, "weights": {}}))
+
     dense = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
              "head_dim": 16, "vocab_size": 101, "rms_norm_eps": 1e-5, "max_position_embeddings": 256, "rope_theta": 10000.0}
     for name, more in {

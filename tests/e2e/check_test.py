@@ -103,6 +103,18 @@ class Refused(unittest.TestCase):
         self.refused(published("used", tokenizer_json=add, chat_template_jinja="<|more|>{{ messages[0].content }}"),
                      "'<|more|>'", "the chat template writes it")
 
+    def test_files_of_different_models(self):
+        model = harness.converted_model("mixed")
+        config = json.loads((model / "config.json").read_text())
+        for key, value, says in (("intermediate_size", 96, "'layers.0.mlp.gate' is [128, 64], config.json makes it [96, 64]"),
+                                 ("num_hidden_layers", 1, "'dimensions.layers' is 2, config.json makes it 1"),
+                                 ("num_key_value_heads", 4, "config.json makes it [64, 64]")):
+            (model / "config.json").write_text(json.dumps({**config, key: value}))
+            for words in (["check", model], ["chat", model, "--prompt", "a"]):
+                done = onw(*words)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(says, done.stderr)
+
     def test_a_sampling_default_that_no_request_could_have(self):
         model = harness.converted_model("hot")
         engine = json.loads((model / "engine.json").read_text())
