@@ -417,9 +417,10 @@ void Connection::write_queue() {
   write_some();
 }
 
-// Piece by piece, so that the time-out counts from the last byte that the peer took: a slow one may take its time.
+// Piece by piece, so that the time-out counts from the last byte that the peer took: a slow one may take its time, but
+// not while the server wants to end.
 void Connection::write_some() {
-  stream_.expires_after(core_.options.write_timeout);
+  if (written_bytes_ == 0 || !core_.draining.load()) stream_.expires_after(core_.options.write_timeout);
   const auto rest = net::buffer(writing_text_) + written_bytes_;
   stream_.async_write_some(rest, [self = shared_from_this()](error_code failure, size_t bytes) {
     self->written_bytes_ += bytes;
