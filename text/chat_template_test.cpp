@@ -21,7 +21,8 @@ constexpr const char* kChatML =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>\\n' }}{% endif %}";
 
 std::string rendered(const char* jinja, const json& request) {
-  return ChatTemplate::from_source(jinja).value().render(request.dump()).value();
+  const auto text = ChatTemplate::from_source(jinja).and_then([&](const auto& t) { return t.render(request.dump()); });
+  return text ? *text : text.error().message;
 }
 
 std::string refusal(const char* jinja, const std::string& request) {
@@ -32,6 +33,12 @@ std::string refusal(const char* jinja, const std::string& request) {
 }
 
 json question(const std::string& content) { return {{"messages", {{{"role", "user"}, {"content", content}}}}}; }
+
+std::string repeated(std::string_view link, int times) {
+  std::string chain;
+  for (int i = 0; i < times; ++i) chain += link;
+  return chain;
+}
 
 // The control tokens among the ids of a request rendered with `jinja`.
 std::vector<int32_t> controls(const char* jinja, const json& request) {
@@ -173,12 +180,6 @@ TEST(ChatPrompt, cannot_be_forged) {
   EXPECT_THAT(controls("{{ name }}{{ bos_token }}", request), ElementsAre(259));
 }
 
-std::string repeated(std::string_view link, int times) {
-  std::string chain;
-  for (int i = 0; i < times; ++i) chain += link;
-  return chain;
-}
-
 TEST(ChatTemplate, refuses_chains_that_would_overflow_the_stack) {
   const std::string chains[] = {"{{" + repeated("not ", 50000) + "1}}",
                                 "{{" + repeated("-", 200000) + "1}}",
@@ -208,7 +209,54 @@ TEST(ChatTemplate, ends_when_a_string_doubles_in_a_loop) {
       "endfor %}",
       "{% set ns=namespace(x=['aaaaaaaa']) %}{% for i in range(60) %}{% set ns.x=[ns.x[0]+ns.x[0]] %}{% endfor %}"};
   for (const char* jinja : doubling)
-    EXPECT_THAT(refusal(jinja, R"({"messages": []})"), HasSubstr("sets a string of more than")) << jinja;
+    EXPECT_THAT(refusal(jinja, R"({"messages": []})"), HasSubstr("damaged or hostile")) << jinja;
+}
+
+TEST(ChatTemplate, ends_within_bounded_memory_and_time_whatever_it_does) {
+  const std::string raw(100000, 'x'), many = "{% for i in range(100000) %}";
+  const std::string hostile[] = {
+      many + raw + "{% endfor %}",                              // the output
+      many + "{{ 'a' * 100000 }}{% endfor %}",                  // by an expression
+      "{% set x %}" + many + raw + "{% endfor %}{% endset %}",  // a captured text
+      "{% macro f() %}" + many + raw + "{% endfor %}{% endmacro %}{% if f() %}{% endif %}",
+      "{% macro f(a, n) %}{% if n %}{{ f(a ~ a, n - 1) }}{% endif %}{% endmacro %}{{ f('aaaaaaaa', 60) }}",
+      "{% set a = 'a' * 9999999 %}{{ a|replace('a', a)|length }}",
+      "{% set a = 'a' * 9999999 %}{{ a.replace('a', a)|length }}",
+      "{% set a = 'a' * 999999 %}{{ a.replace('', a)|length }}",
+      "{% set a = 'a' * 9999999 %}{{ range(90000)|join(a)|length }}",
+      "{% set a = ('a\n' * 999999)|indent(1000) %}",
+      "{{ '%999999999d'|format(1) }}",
+      "{{ '{:999999999}'.format(1) }}",
+      "{{ [1]|batch(999999999, 'x') }}",
+      "{{ [1]|slice(999999999) }}",
+      "{{ ([1] * 999999999)|list }}",
+      "{% set n = namespace(l=[]) %}" + many + "{% set n.l = [n.l] %}{% endfor %}",
+      "{% set n = namespace(l=['aa']) %}" + many + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
+      "{% set n = namespace(l=['aa']) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
+      "{% set n = namespace(l=['aa']) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l|tojson }}",
+      "{% set n = namespace(l='a') %}" + many + "{% set n.l = namespace(l=n.l) %}{% endfor %}",
+      "{% set n = namespace(l=[]) %}" + many + "{% set n.l = n.l + ['a' * 99999 ~ i] %}{% endfor %}",
+      "{{ " + repeated("'a' * 99999999 ~ ", 9) + "1 }}"};
+  for (const auto& jinja : hostile)
+    EXPECT_THAT(refusal(jinja.c_str(), R"({"messages": []})"), HasSubstr("hostile")) << jinja.substr(0, 120);
+}
+
+TEST(ChatTemplate, ordinary_macros_calls_and_withs_render_as_before) {
+  const json nothing = {{"messages", json::array()}};
+  EXPECT_EQ(rendered("{% macro f(a, b='x,y', c=[1, 2]) -%}\n {{ a }}{{ b }}{{ c[1] }}{%- endmacro %}{{ f('1') }}{{ "
+                     "f(2, c=[3, 4], b=')') }}",
+                     nothing),
+            "1x,y22)4");
+  EXPECT_EQ(rendered("{% macro f() %}[{{ caller('q') }}]{% endmacro %}{% call(x) f() %}{{ x }}{% endcall %}", nothing),
+            "[q]");
+  EXPECT_EQ(rendered("{% with a = 1, b = [2, 3] %}{{ a }}{{ b[1] }}{% endwith %}{{ a is defined }}", nothing),
+            "13False");
+  EXPECT_EQ(rendered("{{ 3 * 4 }} {{ 2.5 * 2 }} {{ '-' * 3 }} {{ 2 ** 3 * 2 }} {{ [1] * 2 }}", nothing),
+            "12 5.0 --- 16 [1, 1]");
+  EXPECT_EQ(rendered("{% for a, b in {'x': 1}.items() %}{{ a }}{{ b }}{% else %}none{% endfor %}{% for i in 'ab' %}{{ "
+                     "i }}{% endfor %}",
+                     nothing),
+            "x1ab");
 }
 
 TEST(ChatTemplate, sets_what_it_would_set_without_a_bound_on_strings) {

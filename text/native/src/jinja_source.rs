@@ -1,10 +1,11 @@
 //! A template's source, where minijinja wants it said differently.
 
 /// The source with `{% generation %}` (which marks the assistant's part for training) as a scope of its own, and with each
-/// loop's sequence checked: Python refuses to loop over None, minijinja takes it for an empty list. What `set` sets goes
-/// through bounds::bounded.
+/// loop's sequence checked: Python refuses to loop over None, minijinja takes it for an empty list. What `set`, `with`, a
+/// macro and a call give to a variable goes through bounds::bounded, and a loop knows the size of its body.
 pub fn adapted(source: &str) -> String {
     let mut out = String::new();
+    let mut loops: Vec<usize> = Vec::new(); // where their tags end
     let mut rest = source;
     while let Some(begin) = rest.find("{%").map(|tag| rest.find("{#").map_or(tag, |comment| tag.min(comment))) {
         let close = if rest[begin..].starts_with("{#") { "#}" } else { "%}" };
@@ -16,7 +17,16 @@ pub fn adapted(source: &str) -> String {
         } else {
             let body = &tag[2..tag.len() - 2];
             let inner = body.trim_matches(['-', '+']).trim();
-            out.push_str(&format!("{{%{}%}}", body.replacen(inner, &adapted_tag(inner), 1)));
+            let bound = bounded_names(inner);
+            let (body, last) = body.split_at(body.len() - usize::from(!bound.is_empty() && body.ends_with(['-', '+'])));
+            out.push_str(&format!("{{%{}", body.replacen(inner, &adapted_tag(inner), 1)));
+            bound.iter().for_each(|name| out.push_str(&format!("%}}{{% set {name}=({name})|bounded ")));
+            out.push_str(&format!("{last}%}}"));
+            match word(inner) {
+                "for" => loops.push(out.len()),
+                "endfor" => loops.pop().map_or((), |begin| fill_size(&mut out, begin)),
+                _ => {}
+            }
             if is_raw(inner) {
                 let end = raw_end(after);
                 out.push_str(&after[..end]);
@@ -35,6 +45,61 @@ fn adapted_tag(tag: &str) -> String {
         "endgeneration" => "endwith".into(),
         _ => checked_loop(tag).or_else(|| bounded_set(tag)).unwrap_or_else(|| tag.to_owned()),
     }
+}
+
+fn word(tag: &str) -> &str {
+    tag.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+/// The size of a loop's body, put into its tag where it ends.
+const SIZE: &str = "looped(0      )";
+
+fn fill_size(out: &mut String, begin: usize) {
+    let bytes = out.len() - begin;
+    if let Some(at) = out[..begin].rfind(SIZE).filter(|_| bytes < 10_000_000) {
+        out.replace_range(at..at + SIZE.len(), &format!("looped({bytes:<7})"));
+    }
+}
+
+/// Variables that a tag gives values to, `set` excepted.
+fn bounded_names(tag: &str) -> Vec<String> {
+    let kind = word(tag);
+    let inside = match kind {
+        "macro" | "call" => tag.find('(').map(|at| &tag[at + 1..]),
+        "with" => tag.strip_prefix("with"),
+        _ => None,
+    };
+    let Some(inside) = inside.filter(|_| kind != "call" || tag["call".len()..].trim_start().starts_with('(')) else { return vec![] };
+    let end = closing(inside).unwrap_or(inside.len());
+    let inside = &inside[..end];
+    let first_of_item = |(at, word): &(usize, &str)| {
+        let before = inside[..*at].trim_end();
+        let after = inside[at + word.len()..].trim_start();
+        let begins = before.is_empty() || before.ends_with(',');
+        begins && (after.is_empty() || after.starts_with(',') || after.starts_with('=')) && !word.starts_with(char::is_numeric)
+    };
+    top_level_words(inside).iter().filter(|found| first_of_item(found)).map(|(_, word)| (*word).to_owned()).collect()
+}
+
+/// Where the bracket closes that was open before `text`.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut quote, mut escaped) = (0, None, false);
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some(_) if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None => match c {
+                '\'' | '"' => quote = Some(c),
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' if depth == 0 => return Some(at),
+                ')' | ']' | '}' => depth -= 1,
+                _ => {}
+            },
+        }
+    }
+    None
 }
 
 fn is_raw(tag: &str) -> bool {
@@ -61,7 +126,7 @@ fn checked_loop(tag: &str) -> Option<String> {
     let start = words.iter().find(|(_, word)| *word == "in").map(|(at, word)| at + word.len())?;
     let end = words.iter().find(|(at, word)| *at > start && matches!(*word, "if" | "recursive"));
     let end = end.map_or(rest.len(), |(at, _)| *at);
-    Some(format!("{}{} ({})|looped {}", &tag[..head], &rest[..start], rest[start..end].trim(), &rest[end..]))
+    Some(format!("{}{} ({})|{SIZE} {}", &tag[..head], &rest[..start], rest[start..end].trim(), &rest[end..]))
 }
 
 /// `set x = VALUE`, or the block `set x | FILTERS`, with the value in a filter that bounds its size.

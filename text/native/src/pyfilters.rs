@@ -1,8 +1,9 @@
 //! Filters and tests of Jinja2 where minijinja's own differ.
+use crate::bounds;
 use crate::pymethods::{is_space, strip};
 use crate::pyvalue::{is_float, is_number, pair_value, pairs, str_of};
 use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Value};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 pub fn add_to(env: &mut Environment<'static>) {
     env.add_filter("tojson", crate::pyjson::tojson);
@@ -22,6 +23,9 @@ pub fn add_to(env: &mut Environment<'static>) {
     env.add_filter("dictsort", dictsort);
     env.add_filter("round", round);
     env.add_filter("looped", looped);
+    env.add_filter("batch", batch);
+    env.add_filter("slice", slice);
+    env.add_filter("format", format);
     env.add_filter("bounded", crate::bounds::bounded);
     env.add_filter("float", float);
     env.add_filter("int", int);
@@ -88,12 +92,13 @@ fn title(text: &str) -> String {
     out
 }
 
-fn replace(value: &Value, old: &Value, new: &Value, count: Option<i64>) -> String {
+fn replace(value: &Value, old: &Value, new: &Value, count: Option<i64>) -> Result<String, Error> {
     let (text, old, new) = (str_of(value), str_of(old), str_of(new));
-    match count {
+    bounds::charge_replace(&text, &old, &new)?;
+    Ok(match count {
         Some(count) if count >= 0 => text.replacen(&old, &new, count as usize),
         _ => text.replace(&old, &new),
-    }
+    })
 }
 
 fn join(value: &Value, args: Rest<Value>) -> Result<String, Error> {
@@ -107,14 +112,21 @@ fn join(value: &Value, args: Rest<Value>) -> Result<String, Error> {
         None => kwargs.get::<Option<Value>>("attribute")?,
     };
     kwargs.assert_all_used()?;
+    let separator = separator.map(|s| str_of(&s)).unwrap_or_default();
     let mut parts = Vec::new();
+    let mut bytes = 0usize;
     for item in value.try_iter()? {
-        parts.push(match &attribute {
+        let part = match &attribute {
             Some(name) => str_of(&item.get_item(name)?),
             None => str_of(&item),
-        });
+        };
+        let more = part.len() + separator.len();
+        bytes = bytes.saturating_add(more);
+        bounds::charge(more + std::mem::size_of::<String>())?;
+        parts.push(part);
     }
-    Ok(parts.join(&separator.map(|s| str_of(&s)).unwrap_or_default()))
+    bounds::charge_string(Some(bytes))?;
+    Ok(parts.join(&separator))
 }
 
 fn length(value: &Value) -> Result<usize, Error> {
@@ -141,11 +153,31 @@ fn dictsort(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
 }
 
 /// What a loop goes over; minijinja takes None for an empty list.
-fn looped(value: &Value) -> Result<Value, Error> {
+fn looped(value: &Value, body_bytes: usize) -> Result<Value, Error> {
     if value.is_none() {
         return Err(fail("'NoneType' object is not iterable"));
     }
-    Ok(value.clone())
+    let value = match value.kind() {
+        ValueKind::Iterable if value.len().is_none() => Value::from(bounds::collected(value)?),
+        _ => value.clone(),
+    };
+    bounds::charge_loop(value.len().unwrap_or(0), body_bytes)?;
+    Ok(value)
+}
+
+fn batch(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
+    bounds::check_count(count)?;
+    minijinja::filters::batch(state, value, count, fill)
+}
+
+fn slice(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
+    bounds::check_count(count)?;
+    minijinja::filters::slice(state, value, count, fill)
+}
+
+fn format(state: &State, text: &Value, args: Rest<Value>) -> Result<Value, Error> {
+    bounds::check_format(text.as_str().unwrap_or_default())?;
+    minijinja::filters::format(state, text, args)
 }
 
 /// Python's round: to the even neighbour.
@@ -173,7 +205,7 @@ fn round(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
 }
 
 fn list(value: &Value) -> Result<Value, Error> {
-    Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()))
+    Ok(Value::from(bounds::collected(value)?))
 }
 
 fn indent(value: &Value, args: Rest<Value>) -> Result<String, Error> {
@@ -190,7 +222,9 @@ fn indent(value: &Value, args: Rest<Value>) -> Result<String, Error> {
     let first = argument(1, "first")?.is_some_and(|v| v.is_true());
     let blank = argument(2, "blank")?.is_some_and(|v| v.is_true());
     kwargs.assert_all_used()?;
-    let text = str_of(value) + "\n"; // Jinja2 adds it, and splitlines() takes it
+    let text = str_of(value) + "\n";
+    bounds::charge_string(text.matches('\n').count().checked_mul(width.len()).and_then(|more| more.checked_add(text.len())))?;
+    // Jinja2 adds the line's end, and splitlines() takes it
     let mut lines: Vec<&str> = text.split('\n').collect();
     lines.pop();
     let mut out = String::new();

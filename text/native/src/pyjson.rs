@@ -1,4 +1,5 @@
 //! json.dumps of Python: `", "` and `": "`, keys in their order, no HTML escapes.
+use crate::bounds;
 use crate::pyvalue::{float_repr, is_float, pairs, str_of, BigInt};
 use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
@@ -43,11 +44,12 @@ pub fn tojson(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
     kwargs.assert_all_used()?;
     let mut out = String::new();
     style.write(value, 0, &mut out)?;
+    bounds::charge_string(Some(out.len()))?;
     Ok(Value::from(out))
 }
 
 fn indent_text(indent: &Value) -> Result<String, Error> {
-    if let Some(text) = indent.as_str() {
+    if let Some(text) = indent.as_str().filter(|text| text.len() <= 1000) {
         return Ok(text.to_owned());
     }
     let width = if indent.kind() == ValueKind::Bool { Some(i64::from(indent.is_true())) } else { indent.as_i64() };
@@ -59,6 +61,9 @@ fn indent_text(indent: &Value) -> Result<String, Error> {
 
 impl Style {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+        if bounds::is_full(out) {
+            return bounds::charge_string(None);
+        }
         if depth > MAX_DEPTH {
             return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: nested deeper than {MAX_DEPTH}")));
         }

@@ -1,4 +1,5 @@
 //! Methods of Python's str, dict and list, where they differ from or are missing in minijinja-contrib's pycompat.
+use crate::bounds;
 use crate::pyvalue::{pair_value, pairs, str_of, Tuple};
 use minijinja::value::{from_args, Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -9,16 +10,25 @@ pub fn is_space(c: char) -> bool {
 }
 
 pub fn call(state: &State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    if let Some(text) = value.as_str() {
+        match (method, args) {
+            ("replace", [old, new, ..]) => bounds::charge_replace(text, &str_of(old), &str_of(new))?,
+            ("format", _) => bounds::check_format(text)?,
+            _ => {}
+        }
+    }
     let own = match value.kind() {
         ValueKind::String => string_method(value.as_str().unwrap_or_default(), method, args)?,
         ValueKind::Map => map_method(value, method, args)?,
         ValueKind::Seq | ValueKind::Iterable => list_method(value, method, args)?,
         _ => None,
     };
-    match own {
-        Some(value) => Ok(value),
-        None => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args),
-    }
+    let result = match own {
+        Some(value) => value,
+        None => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)?,
+    };
+    bounds::charge(result.as_str().map_or(0, str::len))?;
+    Ok(result)
 }
 
 fn fail(message: impl Into<String>) -> Error {
@@ -103,8 +113,13 @@ fn string_method(s: &str, method: &str, args: &[Value]) -> Result<Option<Value>,
         "swapcase" => Value::from(s.chars().map(swap_case).collect::<String>()),
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
-            let parts: Option<Vec<String>> = items.try_iter()?.map(|item| item.as_str().map(str::to_owned)).collect();
-            Value::from(parts.ok_or_else(|| fail("join: every item must be a string"))?.join(s))
+            let mut parts: Vec<String> = Vec::new();
+            for item in items.try_iter()? {
+                let part = item.as_str().ok_or_else(|| fail("join: every item must be a string"))?;
+                bounds::charge(part.len() + s.len() + std::mem::size_of::<String>())?;
+                parts.push(part.to_owned());
+            }
+            Value::from(parts.join(s))
         }
         _ => return Ok(None),
     };

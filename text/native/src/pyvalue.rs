@@ -1,4 +1,5 @@
 //! Values as Python prints them: chat templates are written against Python's str() and repr().
+use crate::bounds;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::Value;
 use std::collections::HashMap;
@@ -119,17 +120,27 @@ pub fn str_of(value: &Value) -> String {
 /// repr(value)
 pub fn repr_of(value: &Value) -> String {
     let mut out = String::new();
-    write_repr(value, &mut out);
+    write_repr(value, 0, &mut out);
     out
 }
 
-fn write_repr(value: &Value, out: &mut String) {
+/// Nesting beyond what a request can have is a template's own, and may be without end.
+const MAX_DEPTH: usize = 200;
+
+fn write_repr(value: &Value, depth: usize, out: &mut String) {
+    if bounds::is_full(out) {
+        return;
+    }
+    if depth > MAX_DEPTH {
+        out.push_str("...");
+        return;
+    }
     match (value.kind(), value.as_object()) {
         (ValueKind::String, _) => write_str_repr(value.as_str().unwrap_or_default(), out),
         (ValueKind::Seq | ValueKind::Iterable, Some(object)) => {
             let tuple = value.downcast_object_ref::<Tuple>();
             out.push(if tuple.is_some() { '(' } else { '[' });
-            write_items(object.try_iter().into_iter().flatten().map(|item| (None, item)), out);
+            write_items(object.try_iter().into_iter().flatten().map(|item| (None, item)), depth, out);
             out.push_str(match tuple {
                 Some(Tuple(items)) if items.len() == 1 => ",)",
                 Some(_) => ")",
@@ -138,23 +149,26 @@ fn write_repr(value: &Value, out: &mut String) {
         }
         (ValueKind::Map, Some(object)) => {
             out.push('{');
-            write_items(pairs(object).into_iter().map(|(key, item)| (Some(key), item)), out);
+            write_items(pairs(object).into_iter().map(|(key, item)| (Some(key), item)), depth, out);
             out.push('}');
         }
         _ => out.push_str(&str_of(value)),
     }
 }
 
-fn write_items(items: impl Iterator<Item = (Option<Value>, Value)>, out: &mut String) {
+fn write_items(items: impl Iterator<Item = (Option<Value>, Value)>, depth: usize, out: &mut String) {
     for (i, (key, item)) in items.enumerate() {
+        if bounds::is_full(out) {
+            return;
+        }
         if i > 0 {
             out.push_str(", ");
         }
         if let Some(key) = key {
-            write_repr(&key, out);
+            write_repr(&key, depth + 1, out);
             out.push_str(": ");
         }
-        write_repr(&item, out);
+        write_repr(&item, depth + 1, out);
     }
 }
 

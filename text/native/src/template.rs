@@ -36,7 +36,11 @@ impl ChatTemplate {
         env.set_trim_blocks(true);
         env.set_lstrip_blocks(true);
         env.set_fuel(Some(FUEL));
-        env.set_formatter(|out, _, value| out.write_str(&str_of(value)).map_err(Error::from));
+        env.set_formatter(|out, _, value| {
+            let text = str_of(value);
+            bounds::charge_string(Some(text.len()))?;
+            out.write_str(&text).map_err(Error::from)
+        });
         env.set_unknown_method_callback(crate::pymethods::call);
         minijinja_contrib::add_to_environment(&mut env);
         crate::pyfilters::add_to(&mut env);
@@ -44,7 +48,7 @@ impl ChatTemplate {
         bounds::check_size(source)?;
         let source = crate::jinja_source::adapted(&source.replace("\r\n", "\n").replace('\r', "\n"));
         bounds::check_tags(&source)?;
-        env.add_template_owned(NAME, source).map_err(|error| describe(&error))?;
+        env.add_template_owned(NAME, bounds::late_products(&source)).map_err(|error| describe(&error))?;
         Ok(ChatTemplate { env })
     }
 
@@ -71,10 +75,29 @@ impl ChatTemplate {
         context.extend(fields.iter().map(|(name, value)| (name.clone(), request::to_value(value, string))));
         context.push(("strftime_now".into(), strftime_now(now, clock)));
         let template = self.env.get_template(NAME).map_err(|error| describe(&error))?;
-        template.render(context.into_iter().collect::<Value>()).map_err(|error| match raised(&error) {
-            Some(message) => Raised(message).into(),
-            None => describe(&error).into(),
-        })
+        bounds::begin();
+        let mut prompt = Prompt(Vec::new());
+        match template.render_captured_to(context.into_iter().collect::<Value>(), &mut prompt) {
+            Ok(_) => Ok(String::from_utf8(prompt.0)?),
+            Err(error) => Err(match raised(&error) {
+                Some(message) => Raised(message).into(),
+                None => describe(&error).into(),
+            }),
+        }
+    }
+}
+
+/// What is rendered, up to a size that no context holds.
+struct Prompt(Vec<u8>);
+
+impl std::io::Write for Prompt {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        bounds::check_prompt(self.0.len() + text.len()).map_err(std::io::Error::other)?;
+        self.0.extend_from_slice(text);
+        Ok(text.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
