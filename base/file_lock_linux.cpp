@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,17 @@
 
 namespace onw {
 
+namespace {
+
+// Whether the open file is the one that has this name now.
+bool is_at(const std::filesystem::path& path, int fd) {
+  struct stat named = {}, open = {};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 && named.st_ino == open.st_ino &&
+         named.st_dev == open.st_dev;
+}
+
+}  // namespace
+
 Result<FileLock> FileLock::lock(const std::filesystem::path& path, int operation) {
   FileLock lock;
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -18,6 +30,10 @@ Result<FileLock> FileLock::lock(const std::filesystem::path& path, int operation
   do {
     failed = ::flock(fd, operation) == 0 ? 0 : errno;
   } while (failed == EINTR);
+  if (failed == 0 && !is_at(path, fd)) {  // unlinked by whoever held it before: another may lock the new file
+    ::close(fd);
+    return FileLock::lock(path, operation);
+  }
   if (failed == 0) {
     lock.fd_ = fd;
     return lock;

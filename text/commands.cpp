@@ -60,6 +60,12 @@ Result<std::string> tokenize_command(const Tokenizer& tokenizer, const TokenizeO
   if (options.decode) {
     const auto ids = read_ids(input);
     RETURN_IF_ERROR(ids);
+    for (const int32_t id : *ids)
+      if (tokenizer.piece(id).empty())
+        return error(
+            Code::invalid_argument,
+            "{} is the id of no token: the vocabulary has {} ids, 0 to {}. Were they made by another tokenizer?", id,
+            tokenizer.vocabulary_size(), tokenizer.vocabulary_size() - 1);
     return tokenizer.decode(*ids);
   }
   const auto encoding = tokenizer.encode(input, {.special = options.special, .bos = options.bos});

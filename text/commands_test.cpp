@@ -28,6 +28,7 @@ TEST(TokenizeCommand, reads_ids_by_white_space_or_as_an_array) {
   EXPECT_EQ(decoded("97 258\n261").value(), "a he<|im_end|>");
   EXPECT_EQ(decoded("[97, 258]").value(), "a he");
   EXPECT_EQ(decoded("").value(), "");
+  EXPECT_THAT(decoded("97 5000").error().message, HasSubstr("5000 is the id of no token: the vocabulary has"));
   EXPECT_THAT(decoded("97 x").error().message, HasSubstr("byte 3: 'x' is not an id"));
   EXPECT_FALSE(decoded("-1"));
   EXPECT_FALSE(decoded("99999999999"));
