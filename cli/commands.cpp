@@ -13,8 +13,8 @@ std::span<const Command> all_commands() {
        "An interrupted pull goes on where it stopped. Everything is verified against the hub's digests.",
        {{"SOURCE", "A Hugging Face id (org/name), or the address of a repository or a file"}},
        run_pull},
-      {"list", "Lists the models on this machine", "", {}, run_list},
-      {"rm", "Removes a model", "", {{"NAME", "As onw list shows it"}}, run_rm},
+      {"list", "Lists the models on this machine, and what is unfinished", "", {}, run_list},
+      {"rm", "Removes a model, or what is unfinished of one", "", {{"NAME", "As onw list shows it"}}, run_rm},
       {"convert",
        "Turns a published model into a model folder",
        "Reads Hugging Face folders and .gguf files. Prints the format of each weight with its relative RMS error. An "

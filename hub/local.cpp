@@ -30,20 +30,9 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
-int64_t bytes_in(const fs::path& folder) {
-  int64_t bytes = 0;
-  std::error_code failed;
-  for (fs::recursive_directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    std::error_code none;
-    const auto size = entry->is_regular_file(none) ? entry->file_size(none) : 0;
-    if (!none) bytes += static_cast<int64_t>(size);
-  }
-  return bytes;
-}
-
 LocalModel model_at(const fs::path& folder, std::string name) {
   std::error_code ignored;
-  return {std::move(name), folder, bytes_in(folder), fs::last_write_time(folder / kFinished, ignored)};
+  return {std::move(name), folder, folder_bytes(folder), fs::last_write_time(folder / kFinished, ignored)};
 }
 
 std::string lower(std::string_view text) {
@@ -69,6 +58,17 @@ std::vector<LocalModel> all_that(const std::vector<LocalModel>& models, const Fi
 }  // namespace
 
 fs::path models_folder(const fs::path& home) { return home / "models"; }
+
+int64_t folder_bytes(const fs::path& folder) {
+  int64_t bytes = 0;
+  std::error_code failed;
+  for (fs::recursive_directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+    std::error_code none;
+    const auto size = entry->is_regular_file(none) ? entry->file_size(none) : 0;
+    if (!none) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
 
 bool is_model_name(std::string_view text) {
   return std::ranges::count(text, '/') <= 1 && !text.starts_with('.') && check_file_name(text).has_value();

@@ -22,6 +22,9 @@ struct LocalModel {
 // Below the home folder.
 std::filesystem::path models_folder(const std::filesystem::path& home);
 
+// Bytes of the files below a folder; what cannot be read does not count.
+int64_t folder_bytes(const std::filesystem::path& folder);
+
 // Whether `text` can name a model: one or two plain parts, neither of which leads elsewhere.
 bool is_model_name(std::string_view text);
 

@@ -96,6 +96,19 @@ class Models(unittest.TestCase):
         self.assertIn("tiny", [m["name"] for m in models["models"]])
         self.assertIn("bytes", models["cache"])
 
+    def test_what_is_unfinished_is_listed_and_removed(self):
+        home = FOLDER / "interrupted"
+        (home / "downloads" / "org--name").mkdir(parents=True)
+        (home / "downloads" / "org--name" / "model.safetensors.part").write_bytes(b"12345")
+        self.assertRegex(onw("list", ONW_HOME=home).stdout, r"org/name +5 B +download")
+        asked = onw("rm", "org/name", ONW_HOME=home)
+        self.assertEqual(asked.returncode, 2)
+        self.assertIn("--yes", asked.stderr)
+        self.assertEqual([left["name"] for left in json.loads(onw("list", "--json", ONW_HOME=home).stdout)["unfinished"]], ["org/name"])
+        self.assertEqual(onw("rm", "org/name", "--yes", ONW_HOME=home).returncode, 0)
+        self.assertEqual(onw("list", ONW_HOME=home).stdout, "")
+        self.assertEqual(onw("rm", "org/name", "--yes", ONW_HOME=home).returncode, 1)
+
     def test_an_empty_store_says_how_to_fill_it(self):
         done = onw("list", ONW_HOME=FOLDER / "nobody")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
