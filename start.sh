@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() { sed -n '2,12s/^# \{0,1\}//p' start.sh; }
 
-model= action=chat until=chat purpose=build
+model= action=chat until=chat purpose=build drawing=
 question="In one sentence: what is a transformer in machine learning?"
 while [ $# -gt 0 ]; do
   case $1 in
@@ -54,6 +54,7 @@ ninja -C $build onw >&2 || fail "the build failed: see above"  # standard output
 # 3. The model.
 if [ -z "$model" ]; then
   model=$(python3 tools/fetch_models.py smollm2) || fail "the default model could not be fetched: see above"
+  drawing="--temperature 0.2 --top-p 0.9"  # what its publisher advises, which the file does not say
 fi
 
 [ ! -e "$from/$model" ] || model=$from/$model
@@ -61,5 +62,5 @@ say "The program is $PWD/$build/onw"
 
 # 4. The conversation. A .gguf file is converted into the store the first time.
 if [ $action = serve ]; then exec $build/onw serve "$model"; fi
-if [ -t 0 ] && [ -t 1 ]; then exec $build/onw chat "$model"; fi
+if [ -t 0 ] && [ -t 1 ]; then exec $build/onw chat "$model" $drawing; fi
 exec $build/onw chat "$model" --prompt "$question" --max-tokens 64 --temperature 0
