@@ -19,19 +19,39 @@ fs::path beside(const fs::path& out, std::string_view suffix) {
   return path += suffix;
 }
 
-fs::path without_trailing_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+// Without a slash at its end, and with a name that others can stand beside: "." has none.
+fs::path with_name(const fs::path& path) {
+  const fs::path named = path.has_filename() ? path : path.parent_path();
+  return named.filename() == "." || named.filename() == ".." ? fs::absolute(named).lexically_normal() : named;
+}
+
+// Whether all that lies at `path` is a model folder, so that nothing else is lost with it.
+bool is_only_a_model(const fs::path& path) {
+  std::error_code failed;
+  if (fs::symlink_status(path, failed).type() != fs::file_type::directory || !fs::exists(path / kEngineFile, failed))
+    return false;
+  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed))
+    if (std::error_code unknown; !entry->is_regular_file(unknown)) return false;
+  return !failed;
+}
 
 }  // namespace
 
 Result<FolderWriter> FolderWriter::begin(const fs::path& out, std::vector<WeightUnit> units,
                                          std::string_view fingerprint, bool replace) {
   FolderWriter writer;
-  writer.out_ = without_trailing_slash(out);
+  writer.out_ = with_name(out);
   writer.partial_ = beside(writer.out_, ".partial");
   writer.units_ = units;
   const auto refuse_existing = [&]() -> Result<void> {
     std::error_code ignored;
-    if (replace || !fs::exists(writer.out_, ignored)) return {};
+    if (fs::symlink_status(writer.out_, ignored).type() == fs::file_type::not_found) return {};
+    if (replace && is_only_a_model(writer.out_)) return {};
+    if (replace)
+      return error(Code::usage,
+                   "{}: is not a model folder alone, and would be lost: --replace takes the place of a model folder "
+                   "only. Choose another name",
+                   writer.out_.string());
     return error(Code::usage, "{}: exists already. Choose another name, or let it be replaced (--replace)",
                  writer.out_.string());
   };

@@ -16,7 +16,8 @@ namespace onw {
 class FolderWriter {
  public:
   // Works in `<out>.partial`; `out` appears when finish() succeeds. What an interrupted run with the same units and
-  // fingerprint left there is gone on with. Errors: usage where `out` exists and `replace` is false, io where another
+  // fingerprint left there is gone on with. Errors: usage where `out` exists and `replace` is false, or
+  // where it is anything but a model folder (a source, a link, a folder with other things in it); io where another
   // process is making it, no_space where the disk cannot hold it.
   static Result<FolderWriter> begin(const std::filesystem::path& out, std::vector<WeightUnit> units,
                                     std::string_view fingerprint, bool replace = false);

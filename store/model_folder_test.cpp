@@ -120,6 +120,29 @@ TEST(FolderWriter, does_not_touch_a_folder_that_exists_unless_told) {
   EXPECT_FALSE(fs::exists(folder / "m.old"));
 }
 
+TEST(FolderWriter, replaces_a_model_folder_and_nothing_else) {
+  TempFolder folder;
+  folder.write("notes/precious.txt", "mine");
+  folder.write("published/config.json", "{}");
+  folder.write("file.gguf", "GGUF");
+  ASSERT_TRUE(make_folder(folder / "with_more", small_units()));
+  folder.write("with_more/source/config.json", "{}");
+  ASSERT_TRUE(make_folder(folder / "m", small_units()));
+  fs::create_directory_symlink(folder / "m", folder / "link");
+  for (const char* name : {"notes", "published/", "file.gguf", "with_more", "link", "notes/.", "notes/.."}) {
+    const auto writer = FolderWriter::begin(folder / name, small_units(), "test", /*replace=*/true);
+    ASSERT_FALSE(writer) << name;
+    EXPECT_EQ(writer.error().code, Code::usage) << name;
+    EXPECT_THAT(writer.error().message, HasSubstr("would be lost")) << name;
+  }
+  for (const char* there : {"notes/precious.txt", "published/config.json", "file.gguf", "with_more/source/config.json",
+                            "m/engine.json", "link/engine.json"})
+    EXPECT_TRUE(fs::is_regular_file(folder / there)) << there;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    EXPECT_FALSE(entry.path().string().ends_with(".partial") || entry.path().string().ends_with(".lock"))
+        << entry.path();
+}
+
 TEST(FolderWriter, two_runs_cannot_make_one_folder) {
   TempFolder folder;
   auto first = FolderWriter::begin(folder / "m", small_units(), "test");
