@@ -7,14 +7,11 @@
 namespace onw {
 namespace {
 
-constexpr double kOnlyTheType = 1e9;
-
 std::string number_text(double x) { return x == std::floor(x) ? fmt::format("{:.0f}", x) : fmt::format("{}", x); }
 
 }  // namespace
 
 std::string range_text(const Range& range) {
-  if (range.max >= kOnlyTheType) return fmt::format("of at least {}", number_text(range.min));
   if (range.min == kAboveZero) return fmt::format("above 0, at most {}", number_text(range.max));
   return fmt::format("from {} to {}", number_text(range.min), number_text(range.max));
 }

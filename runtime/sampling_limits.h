@@ -24,7 +24,7 @@ inline constexpr Range kRepetitionPenaltyRange{0.01, 100};
 inline constexpr Range kPresencePenaltyRange{-2, 2};  // and of the frequency penalty
 inline constexpr Range kLogitBiasRange{-100, 100};
 
-// "from 0 to 2", "above 0, at most 1", "of at least 1" where the upper end is only that of the type.
+// "from 0 to 2", "above 0, at most 1".
 std::string range_text(const Range& range);
 
 }  // namespace onw
