@@ -30,4 +30,7 @@ struct HugePageUse {
 };
 HugePageUse huge_page_use();
 
+// Hands freed memory back to the system, which the allocator else keeps for later.
+void give_back_memory();
+
 }  // namespace onw

@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -88,6 +90,12 @@ HugePageUse huge_page_use() {
     return kilobytes < 0 ? -1 : kilobytes * 1024;
   };
   return {bytes("AnonHugePages:"), bytes("FileHugePages:"), bytes("FilePmdMapped:")};
+}
+
+void give_back_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace onw

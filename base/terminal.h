@@ -10,6 +10,9 @@ bool is_terminal(Stream stream);
 // Whether a line of a few kB can be written now without waiting for whoever reads at the other end.
 bool takes_a_line(Stream stream);
 
+// Whether the end of the input was typed on a terminal (Ctrl-D) and is all that waits to be read.
+bool end_waits(Stream stream);
+
 // Columns of the terminal behind stderr; 80 where there is none.
 int terminal_columns();
 

@@ -14,6 +14,14 @@ bool takes_a_line(Stream stream) {
   return ::poll(&ready, 1, 0) == 1;
 }
 
+// To a terminal in its usual mode the end is a line without characters.
+bool end_waits(Stream stream) {
+  const int fd = static_cast<int>(stream);
+  pollfd ready{fd, POLLIN, 0};
+  int characters = -1;
+  return is_terminal(stream) && ::poll(&ready, 1, 0) == 1 && ::ioctl(fd, FIONREAD, &characters) == 0 && characters == 0;
+}
+
 int terminal_columns() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;

@@ -55,7 +55,7 @@ Result<ChatSession::Prompt> ChatSession::prompt_for(const std::string& message) 
   messages.push_back({{"role", "user"}, {"content", message}});
   const ordered_json request = {{"messages", std::move(messages)}, {"enable_thinking", settings_.think}};
   const auto text = request.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  auto chat = model_.tokenizer.encode_chat(*model_.chat_template, text);
+  auto chat = model_.tokenizer.encode_chat(*model_.chat_template, text, model_.engine->info().context_tokens);
   RETURN_IF_ERROR(chat);
   auto branches = model_.branch_points(text, *chat);
   return Prompt{std::move(*chat), std::move(branches)};

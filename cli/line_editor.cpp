@@ -19,15 +19,29 @@ namespace {
 constexpr int kHistoryLines = 1000;
 constexpr char kBlock[] = "\"\"\"";
 
-char* prompt_of(EditLine* editor) {
+// What libedit's callbacks are given.
+struct Typing {
+  std::string prompt;
+  bool within = false;   // a message of several lines, after the first
+  bool dropped = false;  // the whole message
+};
+
+Typing& typing_of(EditLine* editor) {
   void* data = nullptr;
   el_get(editor, EL_CLIENTDATA, &data);
-  return static_cast<std::string*>(data)->data();
+  return *static_cast<Typing*>(data);
 }
 
-// Ctrl-C at the prompt: what was typed goes; on an empty line the second one ends.
+char* prompt_of(EditLine* editor) { return typing_of(editor).prompt.data(); }
+
+// Ctrl-C at the prompt: what was typed goes, all lines of it; on an empty line the second one ends.
 unsigned char on_interrupt(EditLine* editor, int) {
   static bool warned = false;
+  if (Typing& typing = typing_of(editor); typing.within) {
+    typing.dropped = true;
+    std::fputs("^C\n", stderr);
+    return CC_EOF;
+  }
   const LineInfo* line = el_line(editor);
   const auto length = static_cast<int>(line->lastchar - line->buffer);
   if (length == 0 && warned) return CC_EOF;
@@ -91,7 +105,7 @@ std::string MessageLines::take() {
 struct LineEditor::State {
   EditLine* editor = nullptr;
   History* history = nullptr;
-  std::string prompt;
+  Typing typing;
   std::filesystem::path file;
   bool told = false;  // that it cannot be written
 };
@@ -112,7 +126,7 @@ LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_un
   history(s.history, &event, H_SETSIZE, kHistoryLines);
   history(s.history, &event, H_SETUNIQUE, 1);
   history(s.history, &event, H_LOAD, s.file.c_str());
-  el_set(s.editor, EL_CLIENTDATA, &s.prompt);
+  el_set(s.editor, EL_CLIENTDATA, &s.typing);
   el_set(s.editor, EL_PROMPT, prompt_of);
   el_set(s.editor, EL_EDITOR, "emacs");
   el_set(s.editor, EL_HIST, history, s.history);
@@ -136,7 +150,8 @@ std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
     if (!std::getline(std::cin, line)) return std::nullopt;
     return line;
   }
-  s.prompt = prompt;
+  s.typing.prompt = prompt;
+  if (end_waits(Stream::in)) return std::nullopt;
   // The terminal is raw before the prompt stands there: libedit itself waits until it reads, and a Ctrl-D that the
   // terminal took as a line of its own until then arrives as a NUL.
   el_set(s.editor, EL_PREP_TERM, 1);
@@ -156,8 +171,17 @@ std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
 
 std::optional<std::string> LineEditor::read(const std::string& prompt) {
   MessageLines message;
+  Typing& typing = state_->typing;
+  typing.within = false;
   auto line = read_line(prompt);
-  while (line && message.add(std::move(*line))) line = read_line("... ");
+  while (line && message.add(std::move(*line))) {
+    typing.within = true;
+    line = read_line("... ");
+    if (!std::exchange(typing.dropped, false)) continue;
+    message.take();
+    typing.within = false;
+    line = read_line(prompt);
+  }
   if (!line && message.empty()) return std::nullopt;
   return message.take();
 }

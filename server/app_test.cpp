@@ -247,6 +247,18 @@ TEST(Server, several_choices_answer_side_by_side) {
   for (int choice = 0; choice < 3; ++choice) EXPECT_EQ(collected(stream, choice).content, "same");
 }
 
+TEST(Server, does_not_cut_a_prompt_into_tokens_that_no_context_could_hold) {
+  Site site({.tokens = bytes("a")}, {}, true, 20);
+  const std::string text(1 << 20, '7');
+  const Answer answer = site.load().post(R"({"messages":[{"role":"user","content":")" + text + R"("}]})");
+  EXPECT_EQ(answer.status, 400);
+  const auto error = parsed(answer.body)["error"];
+  EXPECT_EQ(error["code"], "context_length_exceeded");
+  EXPECT_EQ(error["n_ctx"], 20);
+  EXPECT_FALSE(error.contains("n_prompt"));
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("bytes, more than a context of 20 tokens can hold"));
+}
+
 // context-041
 TEST(Server, refuses_a_prompt_that_does_not_fit_with_both_sizes) {
   Site site({.tokens = bytes("a")}, {}, true, 20);

@@ -5,10 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include "base/memory.h"
+
 namespace onw::server {
 namespace {
 
-constexpr int kMaxWaiting = 256;  // requests in the queue; more are told to come back
+constexpr int kMaxWaiting = 256;            // requests in the queue; more are told to come back
+constexpr int64_t kLargeRequest = 1 << 20;  // bytes from which tokenising leaves much memory behind
 
 ApiError closing() { return {.status = 503, .message = "the server is shutting down", .code = "cancelled"}; }
 
@@ -28,9 +31,19 @@ ChatJob::ChatJob(std::shared_ptr<ServedModel> model, ChatRequest request, ReplyP
 void ChatJob::start() {
   reply_->describe([self = shared_from_this()] { return note_text(self->note()); });
   auto request = prepare();
-  if (!request) return fail(to_api_error(request.error()));
+  if (!request) return fail(with_sizes(request.error()));
   auto shared = std::make_shared<GenerateRequest>(std::move(*request));
   reply_->post([self = shared_from_this(), shared] { self->submit(std::move(*shared)); });
+}
+
+ApiError ChatJob::with_sizes(const Error& failed) const {
+  auto failure = to_api_error(failed);
+  if (failed.code != Code::context_overflow) return failure;
+  failure.param = "messages";
+  failure.numbers = {{"n_ctx", model_->engine->info().context_tokens}};
+  if (prompt_tokens_ > 0)
+    failure.numbers.emplace_back("n_prompt", prompt_tokens_);  // else it was too long to be counted
+  return failure;
 }
 
 Result<GenerateRequest> ChatJob::prepare() {
@@ -38,7 +51,9 @@ Result<GenerateRequest> ChatJob::prepare() {
     return error(Code::unsupported,
                  "{} has no chat template: it continues text, but does not chat. Use a model made for conversations",
                  model_->name);
-  auto prompt = model_->tokenizer.encode_chat(*model_->chat_template, request_.variables);
+  auto prompt =
+      model_->tokenizer.encode_chat(*model_->chat_template, request_.variables, model_->engine->info().context_tokens);
+  if (static_cast<int64_t>(request_.variables.size()) > kLargeRequest) give_back_memory();
   RETURN_IF_ERROR(prompt);
   prompt_tokens_ = static_cast<int64_t>(prompt->encoding.ids.size());
   GenerateRequest request;
@@ -70,14 +85,7 @@ void ChatJob::submit(GenerateRequest request) {
           if (const auto self = weak.lock()) self->on_event(event);
         });
       });
-  if (!generation) {
-    auto failure = to_api_error(generation.error());
-    if (generation.error().code == Code::context_overflow) {
-      failure.param = "messages";
-      failure.numbers = {{"n_prompt", prompt_tokens_}, {"n_ctx", model_->engine->info().context_tokens}};
-    }
-    return fail(failure);
-  }
+  if (!generation) return fail(with_sizes(generation.error()));
   generation_ = std::move(*generation);
   if (!request_.stream) return;
   HttpResponse head{200, headers_, ""};

@@ -35,6 +35,7 @@ class ChatJob : public std::enable_shared_from_this<ChatJob> {
   };
 
   Result<GenerateRequest> prepare();
+  ApiError with_sizes(const Error& failed) const;
   void submit(GenerateRequest request);
   void on_event(const TokenEvent& event);
   void take(Choice& choice, const TokenEvent& event);

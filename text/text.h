@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,8 +64,10 @@ class Tokenizer {
 
   // The prompt of a request (see ChatTemplate::render), whose strings are data: neither they nor anything that the
   // template puts together from them matches added tokens. As in transformers the template alone decides on BOS; what
-  // the post-processor would add is not added again.
-  Result<ChatPrompt> encode_chat(const ChatTemplate& chat_template, std::string_view request_json) const;
+  // the post-processor would add is not added again. A text that `most_tokens` cannot hold, whatever it says, is an
+  // error (context_overflow) before it is cut into tokens, which takes hundreds of bytes for each of its own.
+  Result<ChatPrompt> encode_chat(const ChatTemplate& chat_template, std::string_view request_json,
+                                 int64_t most_tokens = std::numeric_limits<int32_t>::max()) const;
 
   std::string piece(int32_t id) const;                // as the vocabulary spells it; empty if there is none
   Result<std::string> token_bytes(int32_t id) const;  // what it adds to a text; may be part of a character
@@ -83,6 +86,7 @@ class Tokenizer {
   friend class StreamDecoder;
   struct State;
   explicit Tokenizer(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  Result<void> fits(std::string_view text, int64_t most_tokens) const;
   std::shared_ptr<const State> state_;
 };
 

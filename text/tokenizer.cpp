@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
@@ -163,11 +164,26 @@ Result<Encoding> Tokenizer::encode(std::string_view text, EncodeOptions options)
   return result;
 }
 
-Result<ChatPrompt> Tokenizer::encode_chat(const ChatTemplate& chat_template, std::string_view request_json) const {
+Result<void> Tokenizer::fits(std::string_view text, int64_t most_tokens) const {
+  constexpr int64_t kUsualBytes = 8, kShrinking = 4;  // a normaliser may make fewer bytes of a text, as NFC does
+  const auto bytes = static_cast<int64_t>(text.size());
+  if (bytes / kUsualBytes <= most_tokens) return {};
+  int64_t longest = 1;
+  for (int32_t id = 0; id < state_->vocabulary_size; ++id)
+    longest = std::max(longest, static_cast<int64_t>(piece(id).size()));
+  if (bytes / (longest * kShrinking) <= most_tokens) return {};
+  return error(Code::context_overflow,
+               "the prompt has {} bytes, more than a context of {} tokens can hold. Shorten it, or begin anew", bytes,
+               most_tokens);
+}
+
+Result<ChatPrompt> Tokenizer::encode_chat(const ChatTemplate& chat_template, std::string_view request_json,
+                                          int64_t most_tokens) const {
   const std::string special_tokens = json(state_->special_tokens).dump(-1, ' ', false, json::error_handler_t::replace);
   const OnwTokenizer* native = state_->native.get();
   auto rendered = native::render(chat_template.choose(request_json), native, request_json, special_tokens);
   if (!rendered) return failure(std::move(rendered));
+  RETURN_IF_ERROR(fits(rendered->text, most_tokens));
   OnwEncoded encoded;
   OnwBytes bytes;
   const auto& ranges = rendered->protected_ranges;

@@ -52,7 +52,7 @@ class Terminal:
                 return os.waitstatus_to_exitcode(status)
             if select.select([self.fd], [], [], 0.05)[0]:
                 try:
-                    os.read(self.fd, 65536)
+                    self.text += os.read(self.fd, 65536).decode(errors="replace")
                 except OSError:
                     pass
         os.kill(self.pid, 9)
@@ -98,6 +98,30 @@ class Chat(unittest.TestCase):
         chat.see("once more ends")
         chat.see("> ")
         chat.type("\x03")
+        self.assertEqual(chat.end(), 0)
+
+    def test_ctrl_c_drops_all_lines_of_a_message(self):
+        chat = Terminal("long", "--max-tokens", "2", "--temperature", "0")
+        chat.see("> ")
+        for opening in ('"""\r', "first\\\r"):
+            chat.type(opening)
+            chat.see("... ")
+            chat.type("secret\x03")
+            chat.see("^C")
+            chat.see("> ")
+        chat.type("\x04")  # sends nothing: an answer would come with [prompt
+        self.assertEqual(chat.end(), 0)
+        self.assertNotIn("[prompt", chat.text)
+
+    def test_an_end_typed_while_it_answers_is_no_less_an_end(self):
+        chat = Terminal("long", "--max-tokens", "3000", "--temperature", "0")
+        chat.see("> ")
+        chat.type("hello\r\n")
+        chat.see("\n")
+        time.sleep(0.1)
+        chat.type("\x04")
+        self.assertNotIn("[prompt", chat.text)
+        chat.see("[prompt")
         self.assertEqual(chat.end(), 0)
 
     def test_remembers_lines_for_the_next_time(self):
