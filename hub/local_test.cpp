@@ -55,9 +55,14 @@ TEST(LocalModels, are_found_by_name_however_written_where_only_one_fits) {
   const auto both = find_model(store.path(), "NAME 模型");
   ASSERT_FALSE(both);
   EXPECT_EQ(both.error().code, Code::invalid_argument);
+  store.folder.write("Small.Q4_1/engine.json", "{}");
+  EXPECT_EQ(find_model(store.path(), "small")->name, "Small.Q4_1");
+  EXPECT_FALSE(find_model(store.path(), "smal"));
   const auto none = find_model(store.path(), "half");
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("plain"));
+  EXPECT_THAT(none.error().message, testing::Not(HasSubstr("onw pull"))) << "no hub has a model of that name";
+  EXPECT_THAT(find_model(store.path(), "org/other").error().message, HasSubstr("onw pull org/other"));
 }
 
 TEST(RemoveModel, removes_all_of_it_and_nothing_else) {

@@ -30,10 +30,12 @@ ChatJob::ChatJob(std::shared_ptr<ServedModel> model, ChatRequest request, ReplyP
 
 void ChatJob::start() {
   reply_->describe([self = shared_from_this()] { return note_text(self->note()); });
-  auto request = prepare();
-  if (!request) return fail(with_sizes(request.error()));
-  auto shared = std::make_shared<GenerateRequest>(std::move(*request));
-  reply_->post([self = shared_from_this(), shared] { self->submit(std::move(*shared)); });
+  // What the description tells changes on the thread of the connection alone.
+  reply_->post([self = shared_from_this(), request = std::make_shared<Result<GenerateRequest>>(prepare())] {
+    if (!*request) return self->fail(self->with_sizes(request->error()));
+    self->prompt_tokens_ = static_cast<int64_t>((*request)->prompt.size());
+    self->submit(std::move(**request));
+  });
 }
 
 ApiError ChatJob::with_sizes(const Error& failed) const {
@@ -55,7 +57,6 @@ Result<GenerateRequest> ChatJob::prepare() {
       model_->tokenizer.encode_chat(*model_->chat_template, request_.variables, model_->engine->info().context_tokens);
   if (static_cast<int64_t>(request_.variables.size()) > kLargeRequest) give_back_memory();
   RETURN_IF_ERROR(prompt);
-  prompt_tokens_ = static_cast<int64_t>(prompt->encoding.ids.size());
   GenerateRequest request;
   request.branch_points = model_->branch_points(request_.variables, *prompt);
   prompt_text_ = std::move(prompt->text);

@@ -65,7 +65,9 @@ json to_json(const EngineInfo& e) {
       {"made_for", e.made_for},
       {"runs_on", e.runs_on},
       {"stop_ids", e.stop_ids},
-      {"generation", to_json(e.generation)}};
+      {"generation", to_json(e.generation)},
+      {"files", json::object()},
+      {"weights", json::object()}};
   const Provenance& p = e.provenance;
   root["provenance"] = {
       {"source", p.source},   {"revision", p.revision},       {"command", p.command},      {"date", p.date},

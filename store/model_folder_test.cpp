@@ -107,6 +107,14 @@ TEST(ModelFolder, refuses_what_is_no_model_and_says_what_to_do) {
   EXPECT_THAT(with("/generation/temperature", "hot"), HasSubstr("'temperature' is \"hot\""));
 }
 
+TEST(EngineJson, of_nothing_is_read_as_it_was_written) {
+  const EngineInfo nothing{.family = "f", .layers = 1, .hidden = 64, .vocabulary = 2, .max_context = 3};
+  const auto again = parse_engine(to_json(nothing), "written");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_TRUE(again->files.empty() && again->weights.empty());
+  EXPECT_EQ(again->family, "f");
+}
+
 TEST(FolderWriter, does_not_touch_a_folder_that_exists_unless_told) {
   TempFolder folder;
   ASSERT_TRUE(make_folder(folder / "m", small_units()));
