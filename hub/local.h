@@ -32,7 +32,8 @@ bool is_model_name(std::string_view text);
 Result<std::vector<LocalModel>> list_models(const std::filesystem::path& models);
 
 // The model of that name; upper and lower case may differ where only one fits, and the part before '/' may be left out
-// where the rest is unique, and so may what follows a '.' ("Name" for Name.Q4_1). Errors: not_found (says which there are), invalid_argument (several fit).
+// where the rest is unique, and so may what follows a '.' ("Name" for Name.Q4_1). Errors: not_found (says which there
+// are), invalid_argument (several fit).
 Result<LocalModel> find_model(const std::filesystem::path& models, std::string_view name);
 
 // Removes a model as a whole: it is gone at once, before its files are. Returns the bytes that are free again. Errors:
