@@ -34,13 +34,13 @@ ChatSettings settings_of(const Args& args, const server::ServedModel& model) {
 }
 
 Result<void> show(std::string_view piece) {
-  RETURN_IF_ERROR(write_output(piece));
+  RETURN_IF_ERROR(write_output(is_terminal(Stream::out) ? printable(piece) : std::string(piece)));
   return flush_output();
 }
 
 Result<void> show_thought(std::string_view piece) {
   if (is_terminal(Stream::err))
-    tell("\x1b[2m{}\x1b[0m", piece);
+    tell("\x1b[2m{}\x1b[0m", printable(piece));
   else
     tell("{}", piece);
   std::fflush(stderr);
@@ -67,8 +67,9 @@ void print_help() {
 
 Result<void> answer_line(ChatSession& session, const std::string& message) {
   const auto spoken = session.say(message);
+  if (!spoken && !is_terminal(Stream::in)) return Failure(spoken.error());  // a script is told, and goes no further
   if (!spoken) {
-    tell("onw: {}\n", spoken.error().message);
+    tell("onw: {}\n", printable(spoken.error().message));
     if (spoken.error().code == Code::context_overflow) tell("/clear begins a new conversation\n");
     return spoken.error().code == Code::io ? Failure(spoken.error()) : Result<void>();
   }

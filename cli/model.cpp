@@ -46,6 +46,9 @@ Result<void> check_published_text(const fs::path& folder, int64_t vocabulary) {
 Result<fs::path> converted(const fs::path& published) {
   ConvertOptions options;
   options.check_text = check_published_text;
+  options.waiting = [&published] {
+    tell("{} is being converted by another onw: waiting for it\n", published.string());
+  };
   options.provenance.command = fmt::format("onw convert {}", published.string());
   return convert_once(published, models_folder(home_folder()), options,
                       ConvertLog(fmt::format("Converting {} into the store, once", published.string())));

@@ -47,7 +47,27 @@ Result<std::string> read_input(size_t limit_bytes) {
   return text;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string printable(std::string_view text, size_t most) {
+  std::string out;
+  const std::string_view shown = text.substr(0, most);
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const auto c = static_cast<unsigned char>(shown[i]);
+    const auto next = i + 1 < shown.size() ? static_cast<unsigned char>(shown[i + 1]) : 0U;
+    if (c == 0xc2 && next >= 0x80 && next < 0xa0)  // U+0080 to U+009F: control characters as well
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(shown[++i]));
+    else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+      out += fmt::format("\\x{:02x}", c);
+    else
+      out += shown[i];
+  }
+  if (shown.size() < text.size()) out += "...";
+  return out;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows_of_text) {
+  auto rows = rows_of_text;
+  for (auto& row : rows)
+    for (auto& cell : row) cell = printable(cell);
   std::vector<size_t> width;
   std::vector<bool> numeric;
   for (size_t r = 0; r < rows.size(); ++r) {

@@ -28,5 +28,15 @@ TEST(Progress, says_share_and_amount_within_the_columns) {
   EXPECT_EQ(progress.text(500'000, 20).size(), 19U);
 }
 
+TEST(Output, spells_out_what_a_terminal_would_obey) {
+  EXPECT_EQ(printable("\x1b[31mred\x07\r\x7f"), "\\x1b[31mred\\x07\\x0d\\x7f");
+  EXPECT_EQ(printable("a\tb\nGrüße 模型 \xf0\x9f\x98\x80"), "a\tb\nGrüße 模型 \xf0\x9f\x98\x80");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\x9b31m");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(table({{"NAME"}, {"\x1b]0;owned\x07"}}), "NAME\n\\x1b]0;owned\\x07\n");
+}
+
 }  // namespace
 }  // namespace onw::cli

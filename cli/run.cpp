@@ -17,8 +17,10 @@ namespace {
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
+constexpr size_t kMessageBytes = 4000;  // a message may quote what was found
+
 int complain(const Error& e) {
-  tell("onw: {}\n", e.message);
+  tell("onw: {}\n", printable(e.message, kMessageBytes));
   return e.code == Code::usage ? kUsage : kFailure;
 }
 

@@ -25,6 +25,7 @@ struct ConvertOptions {
   int residual_shift = 0;              // the residual stream is divided by 2^this (models/residual.h)
   bool replace = false;                // of a folder that exists
   Provenance provenance;               // what is filled in here wins over what the files tell
+  std::function<void()> waiting;       // convert_once: called where another process makes the same model
   TextCheck check_text;                // asked before the first weight is written; its error ends the conversion
 };
 

@@ -46,7 +46,12 @@ Result<fs::path> convert_once(const fs::path& source, const fs::path& models, Co
   if (failed) return error(Code::io, "{}: cannot make the folder: {}", models.string(), failed.message());
   const fs::path named = source.has_filename() ? source : source.parent_path();
   const std::string stem = named.extension() == ".gguf" ? named.stem().string() : named.filename().string();
-  const auto lock = FileLock::acquire(models / fmt::format(".{}.lock", stem));  // waits for a process that makes it
+  const fs::path lock_file = models / fmt::format(".{}.lock", stem);
+  auto lock = FileLock::try_acquire(lock_file);
+  if (lock && !lock->held()) {  // another process makes it
+    if (options.waiting) options.waiting();
+    lock = FileLock::acquire(lock_file);
+  }
   RETURN_IF_ERROR(lock);
   // The plain name where it is free or ours; else (another file of that name, other options) with the key.
   for (const fs::path& folder : {models / stem, models / fmt::format("{}-{}", stem, key.substr(0, 8))}) {

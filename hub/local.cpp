@@ -105,9 +105,8 @@ Result<LocalModel> find_model(const fs::path& models, std::string_view name) {
   if (found.size() > 1)
     return error(Code::invalid_argument, "'{}' fits several models: {}. Say the whole name", name, names(found));
   const bool on_a_hub = name.find('/') != name.npos && parse_source(name, "").has_value();  // as far as its letters go
-  const auto remedy =
-      on_a_hub ? fmt::format("To bring it: onw pull {}", name)
-               : "Nor is it a folder, a file or a model id of the form owner/name. onw list shows what is here";
+  const auto remedy = on_a_hub ? fmt::format("To bring it: onw pull {}", name)
+                               : "Nor is it a folder or a file here. To bring a model of a hub: onw pull OWNER/NAME";
   if (known->empty())
     return error(Code::not_found, "there is no model '{}': {} holds none yet. {}", name, models.string(), remedy);
   return error(Code::not_found, "there is no model '{}' in {}. There are: {}. {}", name, models.string(), names(*known),

@@ -61,7 +61,7 @@ TEST(LocalModels, are_found_by_name_however_written_where_only_one_fits) {
   const auto none = find_model(store.path(), "half");
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("plain"));
-  EXPECT_THAT(none.error().message, testing::Not(HasSubstr("onw pull"))) << "no hub has a model of that name";
+  EXPECT_THAT(none.error().message, testing::Not(HasSubstr("onw pull half"))) << "no hub has a model of that name";
   EXPECT_THAT(find_model(store.path(), "org/other").error().message, HasSubstr("onw pull org/other"));
 }
 

@@ -84,6 +84,12 @@ class Usage(unittest.TestCase):
         self.assertEqual(run("chat nosuch 2>&-"), 1)
         self.assertEqual(run("chat tiny --context 0 --prompt hi 2>/dev/full"), 2)
 
+    def test_a_conversation_from_a_pipe_that_cannot_go_on_is_a_failure(self):
+        done = onw("chat", "tiny", "--context", "16", stdin="far more words than this context of sixteen tokens holds\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("context", done.stderr)
+        self.assertNotIn("/clear", done.stderr)
+
     def test_a_pipe_in_place_of_a_file_is_refused_at_once(self):
         os.mkfifo(FOLDER / "pipe.gguf")
         self.fails_with(1, "inspect", FOLDER / "pipe.gguf", says=["not a regular file"])
