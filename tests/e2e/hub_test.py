@@ -16,6 +16,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import tiny_hf  # noqa: E402
 from hub_server import Hub, Proxy, Server  # noqa: E402
+from terminal import read_terminal  # noqa: E402
 
 ONW = os.environ.get("ONW", "build/release/onw")
 FILES = tiny_hf.files()
@@ -49,12 +50,7 @@ class Home:
         if pid == 0:
             os.execvpe(ONW, [ONW, *arguments], self.environment(hub))
         os.write(fd, types.encode())
-        text = b""
-        try:
-            while block := os.read(fd, 65536):
-                text += block
-        except OSError:  # how Linux says that the terminal has nobody left
-            pass
+        text = read_terminal(fd)
         os.close(fd)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.decode(errors="replace")
 

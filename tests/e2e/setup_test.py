@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+from terminal import read_terminal
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BASICS = ("bash", "sh", "env", "awk", "grep", "sort", "head", "sed", "cat", "dirname", "tr", "cut")
 
@@ -167,12 +169,7 @@ class Fetch(unittest.TestCase):
         terminal, end = pty.openpty()
         with self.fetch(end) as fetch:
             os.close(end)
-            text = b""
-            try:
-                while block := os.read(terminal, 65536):
-                    text += block
-            except OSError:  # how Linux says that the terminal has nobody left
-                pass
+            text = read_terminal(terminal)
         os.close(terminal)
         self.assertEqual(fetch.returncode, 0, text)
         self.assertRegex(text.decode(), r"\rm==1: 0 of 1 MB, [1-9]\d %\x1b\[K")

@@ -81,22 +81,40 @@ fn bounded_names(tag: &str) -> Vec<String> {
     top_level_words(inside).iter().filter(|found| first_of_item(found)).map(|(_, word)| (*word).to_owned()).collect()
 }
 
+/// Follows the strings of a text, character by character.
+#[derive(Default)]
+struct Strings {
+    quote: Option<char>,
+    escaped: bool,
+}
+
+impl Strings {
+    /// Whether `c`, the next one, belongs to a string; its quotes do.
+    fn holds(&mut self, c: char) -> bool {
+        match self.quote {
+            Some(_) if self.escaped => self.escaped = false,
+            Some(_) if c == '\\' => self.escaped = true,
+            Some(open) if c == open => self.quote = None,
+            Some(_) => {}
+            None if c == '\'' || c == '"' => self.quote = Some(c),
+            None => return false,
+        }
+        true
+    }
+}
+
 /// Where the bracket closes that was open before `text`.
 fn closing(text: &str) -> Option<usize> {
-    let (mut depth, mut quote, mut escaped) = (0, None, false);
+    let (mut depth, mut strings) = (0, Strings::default());
     for (at, c) in text.char_indices() {
-        match quote {
-            Some(_) if escaped => escaped = false,
-            Some(_) if c == '\\' => escaped = true,
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None => match c {
-                '\'' | '"' => quote = Some(c),
-                '(' | '[' | '{' => depth += 1,
-                ')' | ']' | '}' if depth == 0 => return Some(at),
-                ')' | ']' | '}' => depth -= 1,
-                _ => {}
-            },
+        if strings.holds(c) {
+            continue;
+        }
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => return Some(at),
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
         }
     }
     None
@@ -142,10 +160,10 @@ fn bounded_set(tag: &str) -> Option<String> {
 /// The words outside of brackets and strings, with their places.
 fn top_level_words(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
-    let (mut depth, mut quote, mut begin) = (0i32, None, None);
-    let mut escaped = false;
+    let (mut depth, mut begin, mut strings) = (0i32, None, Strings::default());
     for (at, c) in text.char_indices().chain(std::iter::once((text.len(), ' '))) {
-        let in_word = quote.is_none() && (c.is_alphanumeric() || c == '_');
+        let in_string = strings.holds(c);
+        let in_word = !in_string && (c.is_alphanumeric() || c == '_');
         match (begin, in_word) {
             (None, true) => begin = Some(at),
             (Some(from), false) => {
@@ -156,17 +174,11 @@ fn top_level_words(text: &str) -> Vec<(usize, &str)> {
             }
             _ => {}
         }
-        match quote {
-            Some(_) if escaped => escaped = false,
-            Some(_) if c == '\\' => escaped = true,
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None => match c {
-                '\'' | '"' => quote = Some(c),
-                '(' | '[' | '{' => depth += 1,
-                ')' | ']' | '}' => depth -= 1,
-                _ => {}
-            },
+        match c {
+            _ if in_string => {}
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
         }
     }
     words
