@@ -14,7 +14,7 @@ namespace onw {
 
 MeasuredThreads::MeasuredThreads(const std::filesystem::path& cache, std::string_view weights_digest, Isa isa,
                                  const ThreadPlan& plan) {
-  const std::string key = fmt::format("2\n{}\n{}\n{}\n{} {} {}", weights_digest, cpu_features().model, name(isa),
+  const std::string key = fmt::format("3\n{}\n{}\n{}\n{} {} {}", weights_digest, cpu_features().model, name(isa),
                                       plan.threads, plan.fast, fmt::join(plan.cpus, ","));
   file_ = cache / "threads" / (sha256_hex(key).substr(0, 32) + ".json");
 }

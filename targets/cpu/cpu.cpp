@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/huge_memory.h"
-#include "base/preemptions.h"
+#include "base/processor_time.h"
 #include "graph/verifier.h"
 #include "kernels/rope_row.h"
 #include "passes/fuse.h"
@@ -125,7 +125,6 @@ class Cpu final : public Executable {
     RETURN_IF_ERROR(check_step(step, info_, true));
     RETURN_IF_ERROR(lay_out(step));
     const auto begin = Clock::now();
-    const int64_t preempted = preemptions();
     const double processor = processor_seconds();
     const auto rows = static_cast<int64_t>(step.rows.size());
     const int threads = thread_table_.choose(rows);
@@ -146,10 +145,7 @@ class Cpu final : public Executable {
     if (!std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); })) return not_finite(step, c);
     for (const Span& span : spans_) sequence_of(step, span).extend(span.rows);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    // Threads that take part compute or spin: less than that means that one could not run when it was wanted.
-    constexpr double kRan = 0.85;
-    const bool disturbed = preemptions() != preempted || processor_seconds() - processor < kRan * threads * seconds;
-    const bool settled = thread_table_.took(rows, seconds, disturbed);
+    const bool settled = thread_table_.took(rows, seconds, processor_seconds() - processor);
     if (settled && options_.on_thread_choices) options_.on_thread_choices(thread_table_.choices());
     return Outputs{logits_, hidden_};
   }

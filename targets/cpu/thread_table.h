@@ -14,7 +14,8 @@ class ThreadTable {
   // Kinds of steps that are told apart: 1 row, 2 to 4, 5 to 16. Longer ones are bound by operations and take all
   // threads.
   static constexpr std::array<int64_t, 3> kMostRows = {1, 4, 16};
-  static constexpr int kTrials = 5;  // for each number of threads; the fastest counts, for noise only adds
+  static constexpr int kTrials = 3;              // for each number of threads; the fastest step counts: noise only adds
+  static constexpr double kTrialSeconds = 0.05;  // of a trial at least, for the system counts processor time late
 
   using Choices = std::array<int, kMostRows.size()>;  // threads by kind; 0: not measured yet
 
@@ -25,20 +26,23 @@ class ThreadTable {
   // How many threads the next step of `rows` takes.
   int choose(int64_t rows) const;
 
-  // What the step took that choose() spoke of. One that was `disturbed` by other programs says nothing, and nothing is
-  // tried for a while. True where this settled a kind.
-  bool took(int64_t rows, double seconds, bool disturbed = false);
+  // What the step took that choose() spoke of: seconds, and those that all threads together had a processor. Threads
+  // that take part compute or spin; where they had less, others wanted the processors: such a trial says nothing, and
+  // none is made for a while. True where this settled a kind.
+  bool took(int64_t rows, double seconds, double processor_seconds);
 
   const Choices& choices() const { return choices_; }
 
-  // Undisturbed steps of a kind until it is settled.
-  int64_t steps_to_settle() const { return kTrials * static_cast<int64_t>(candidates_.size()); }
-
  private:
   struct Trials {
-    int steps = 0;                // that counted
-    int quiet_steps_to_wait = 0;  // before the next trial
-    std::vector<double> fastest;  // seconds, by candidate
+    int done = 0;
+    double seconds = 0;  // of the running one
+    double processor_seconds = 0;
+    double fastest_step = 0;
+    int steps_to_wait = 0;        // before the next
+    std::vector<double> fastest;  // seconds of a step, by candidate
+
+    void begin_next();
   };
 
   int threads_ = 1;

@@ -5,11 +5,16 @@
 namespace onw::cpu {
 namespace {
 
+// One step, whose threads had `share` of the processors that they wanted.
+bool step(ThreadTable& table, int64_t rows, double seconds, double share = 1) {
+  return table.took(rows, seconds, share * table.choose(rows) * seconds);
+}
+
 // Runs steps of `rows` until the kind is settled; `seconds(threads)` is what one takes.
 template <class Seconds>
 int settle(ThreadTable& table, int64_t rows, Seconds seconds) {
-  for (int step = 0; step < 1000; ++step)
-    if (table.took(rows, seconds(table.choose(rows)))) break;
+  for (int s = 0; s < 1000; ++s)
+    if (step(table, rows, seconds(table.choose(rows)))) break;
   return table.choose(rows);
 }
 
@@ -31,31 +36,45 @@ TEST(ThreadTable, tries_the_fast_cores_of_a_hybrid_alone) {
 
 TEST(ThreadTable, is_not_misled_by_slow_moments) {
   ThreadTable table(4, 0, {});
-  int step = 0;
-  EXPECT_EQ(settle(table, 1, [&](int threads) { return (step++ % 7 == 0 ? 50.0 : 1.0) / threads; }), 4);
+  int steps = 0;
+  EXPECT_EQ(settle(table, 1, [&](int threads) { return (steps++ % 7 == 0 ? 0.5 : 0.01) / threads; }), 4);
 }
 
-TEST(ThreadTable, settles_within_the_steps_it_says_and_each_kind_by_itself) {
-  ThreadTable table(8, 0, {});
-  for (int64_t step = 1; step < table.steps_to_settle(); ++step) EXPECT_FALSE(table.took(16, 1));
-  EXPECT_TRUE(table.took(16, 1));
+TEST(ThreadTable, settles_each_kind_by_itself_after_a_few_trials) {
+  ThreadTable table(8, 0, {});  // 8, 6 or 4 threads
+  for (int s = 1; s < 3 * ThreadTable::kTrials; ++s) EXPECT_FALSE(step(table, 16, 1));
+  EXPECT_TRUE(step(table, 16, 1));
   EXPECT_EQ(table.choices(), (ThreadTable::Choices{0, 0, 4}));
 }
 
-TEST(ThreadTable, learns_nothing_while_other_programs_disturb_it_and_takes_all_threads_meanwhile) {
+TEST(ThreadTable, tries_short_steps_for_long_enough_that_processor_time_can_be_told) {
+  ThreadTable table(2, 0, {});
+  const auto counted_late = [&](int s) { return s % 2 == 0 ? 0.4 : 1.6; };  // of a step of 2 ms
+  int steps = 0;
+  while (!step(table, 1, 0.002, counted_late(steps)) && steps < 1000) ++steps;
+  EXPECT_GE(steps * 0.002, 0.9 * 2 * ThreadTable::kTrials * ThreadTable::kTrialSeconds);
+  EXPECT_EQ(table.choices()[0], 1);
+}
+
+TEST(ThreadTable, learns_nothing_while_other_programs_disturb_it) {
   ThreadTable table(8, 0, {});
-  (void)table.took(1, 1.0 / table.choose(1));
-  for (int step = 0; step < 100; ++step) {
-    EXPECT_FALSE(table.took(1, table.choose(1), true));  // the more threads, the slower: they wait for each other
-    EXPECT_EQ(table.choose(1), 8);
-  }
+  for (int s = 0; s < 500; ++s)  // the more threads, the slower: they wait for each other
+    EXPECT_FALSE(step(table, 1, 0.1 * table.choose(1), 0.7));
   EXPECT_EQ(settle(table, 1, [](int threads) { return 1.0 / threads; }), 8);
+}
+
+TEST(ThreadTable, takes_all_threads_for_some_steps_after_a_disturbance) {
+  ThreadTable table(8, 0, {});
+  (void)step(table, 1, 1);  // with 8; the next trial is with fewer
+  EXPECT_LT(table.choose(1), 8);
+  (void)step(table, 1, 1, 0.5);
+  EXPECT_EQ(table.choose(1), 8);
 }
 
 TEST(ThreadTable, gives_long_steps_all_threads) {
   ThreadTable table(8, 0, {2, 2, 2});
   EXPECT_EQ(table.choose(17), 8);
-  EXPECT_FALSE(table.took(512, 1));
+  EXPECT_FALSE(step(table, 512, 1));
 }
 
 TEST(ThreadTable, goes_by_what_was_measured_before_unless_it_cannot_be) {
@@ -66,7 +85,7 @@ TEST(ThreadTable, goes_by_what_was_measured_before_unless_it_cannot_be) {
 TEST(ThreadTable, measures_nothing_with_one_thread) {
   ThreadTable table(1, 0, {});
   EXPECT_EQ(table.choose(1), 1);
-  EXPECT_FALSE(table.took(1, 1));
+  EXPECT_FALSE(step(table, 1, 1));
 }
 
 }  // namespace

@@ -1,15 +1,8 @@
-#include <sys/resource.h>
 #include <time.h>
 
-#include "base/preemptions.h"
+#include "base/processor_time.h"
 
 namespace onw {
-
-int64_t preemptions() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
-}
 
 double processor_seconds() {
   timespec t{};
