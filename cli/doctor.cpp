@@ -13,6 +13,7 @@
 #include "base/topology.h"
 #include "base/version.h"
 #include "cli/commands.h"
+#include "cli/doctor_openvino.h"
 #include "cli/output.h"
 #include "cli/roofs.h"
 #include "kernels/isa.h"
@@ -42,6 +43,7 @@ struct Findings {
   std::optional<double> huge_share;  // of a file that is mapped where models are kept
   Place home, cache;
   Roofs roofs;
+  OpenVinoFindings openvino;
   std::vector<std::string> advice;
 };
 
@@ -100,7 +102,9 @@ Findings examine() {
   f.cache = place(cache_folder());
   f.huge_share = huge_share_of_files(f.home.nearest);
   f.roofs = measure_roofs(f.threads, active_isa() ? *active_isa() : Isa::generic, 0.5);
+  f.openvino = examine_openvino();
   advise(f);
+  for (std::string& line : openvino_advice(f.openvino)) f.advice.push_back(std::move(line));
   return f;
 }
 
@@ -126,7 +130,7 @@ std::string free_text(const Place& p) { return p.free_bytes < 0 ? "unknown" : by
 
 std::string to_text(const Findings& f, bool with_paths) {
   const auto path = [&](const Place& p) { return with_paths ? p.path + ", " : std::string(); };
-  std::string text = table({
+  std::vector<std::vector<std::string>> rows = {
       {"onw", kVersion},
       {"CPU", f.cpu.model},
       {"instruction sets", fmt::format("{}; in use: {}", fmt::join(f.isas, " "), f.isa.empty() ? "none" : f.isa)},
@@ -137,7 +141,9 @@ std::string to_text(const Findings& f, bool with_paths) {
       {"huge pages", huge_pages_text(f)},
       {"models", fmt::format("{}{} free", path(f.home), free_text(f.home))},
       {"cache", fmt::format("{}{} free", path(f.cache), free_text(f.cache))},
-  });
+  };
+  for (auto& row : openvino_rows(f.openvino, with_paths)) rows.push_back(std::move(row));
+  std::string text = table(rows);
   text += "\n";
   if (f.advice.empty()) text += "Nothing to mend.\n";
   for (const auto& line : f.advice) text += fmt::format("- {}\n", line);
@@ -172,6 +178,7 @@ ordered_json to_json(const Findings& f) {
             {"buffer_bytes", f.roofs.buffer_bytes}}},
           {"home", place_json(f.home)},
           {"cache", place_json(f.cache)},
+          {"openvino", openvino_json(f.openvino)},
           {"advice", f.advice}};
 }
 

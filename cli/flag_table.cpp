@@ -104,6 +104,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"ONW_HOME", "Models and settings (default: $XDG_DATA_HOME/onw)"},
     {"ONW_CACHE", "Layouts and measured tables; may be deleted (default: $XDG_CACHE_HOME/onw)"},
     {"ONW_ISA", "Forces an instruction set: generic, avx2, avxvnni, avx512vnni, amx"},
+    {"ONW_OPENVINO_DIR", "The folder with OpenVINO's libraries (default: the wheel of a Python, an installed package)"},
     {"HF_ENDPOINT", "Where models are pulled from (default: https://huggingface.co)"},
     {"HF_TOKEN", "Token for models that ask for a licence or are private"},
     {"HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "Proxies for downloads"},

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/suggest.h"
 #include "server/request_fields.h"
+#include "targets/openvino/probe.h"
 
 namespace onw::cli {
 namespace {
@@ -50,6 +51,14 @@ const Command* find_command(const std::string& word) {
   return nullptr;
 }
 
+// onw asks OpenVINO for its devices in a process of its own, which is onw again.
+Result<void> probe_openvino(const std::vector<std::string>& words) {
+  if (words.size() < 2) return error(Code::usage, "onw {} is what onw doctor starts", words.front());
+  const auto text = words.size() > 2 ? openvino::run_small_graph(words[1], words[2]) : openvino::examine(words[1]);
+  RETURN_IF_ERROR(text);
+  return write_output(*text);
+}
+
 // A word that is no command; empty where nobody knows it.
 std::optional<std::string> answer(const std::string& word) {
   if (word == "--version") return fmt::format("onw {}\n", kVersion);
@@ -69,10 +78,12 @@ int run(const std::vector<std::string>& words) {
   const std::string& word = words.front();
   const Command* command = find_command(word);
   const auto text = answer(word);
-  if (command == nullptr && !text) return complain_of_command(word);
+  const bool probes = word == openvino::kProbeCommand;
+  if (command == nullptr && !text && !probes) return complain_of_command(word);
   try {
-    const auto result =
-        finish(command != nullptr ? run_command(*command, {words.begin() + 1, words.end()}) : write_output(*text));
+    const auto result = finish(command != nullptr ? run_command(*command, {words.begin() + 1, words.end()})
+                               : probes           ? probe_openvino(words)
+                                                  : write_output(*text));
     return result ? 0 : complain(result.error());
   } catch (const std::bad_alloc&) {
     return complain({Code::out_of_memory, "out of memory. Close other programs, or ask for less --context"});

@@ -14,7 +14,7 @@ if ! cmp -s tests/requirements.txt $venv/requirements.txt; then
     exit 0
   fi
 fi
-$venv/bin/python -c 'import transformers, tokenizers, jinja2, gguf, numpy; print("transformers", transformers.__version__, "tokenizers", tokenizers.__version__, "jinja2", jinja2.__version__)'
+$venv/bin/python -c 'import transformers, tokenizers, jinja2, gguf, numpy, openvino; print("transformers", transformers.__version__, "tokenizers", tokenizers.__version__, "jinja2", jinja2.__version__, "openvino", openvino.__version__)'
 status=$?
 [ $status = 0 ] && echo "1 passed, 0 failed, 0 skipped" || echo "0 passed, 1 failed, 0 skipped"
 exit $status

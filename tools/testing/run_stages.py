@@ -30,6 +30,7 @@ def environment():
     env.update(ONW=str(build / "release" / "onw"), ONW_BUILD=str(build / "release"), ONW_PYTHON=str(build / "venv" / "bin" / "python"),
                ONW_TEST_MODELS=str(build / "models"), ONW_HOME=str(build / "test-home"), ONW_CACHE=str(build / "test-cache"),
                PYTHONUNBUFFERED="1", GTEST_COLOR="no")
+    env["VIRTUAL_ENV"] = str(build / "venv")  # where OpenVINO is looked for
     return env
 
 

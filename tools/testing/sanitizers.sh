@@ -5,7 +5,8 @@
 # Of the whole models (tests_tests) those cases are left out that run the same code at other sizes, and would take minutes: long
 # contexts and answers (LongContext, SecondTurn) and the windows of the reference, whose pages, windows and checkpoints the
 # conformance of the CPU runs; 200 loads (LoadCycles); logits of transformers but for llama and gemma3 at g64, and those of
-# converted folders, which LoadedModel opens; all but the last width of each family on every instruction set.
+# converted folders, which LoadedModel opens; all but the last width of each family on every instruction set. Tests that run OpenVINO
+# (WithOpenVino), whose code is not instrumented, are left out of all.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tools/setup/install.sh
 choose_compiler || fail "no C++ compiler"
@@ -19,9 +20,9 @@ other_sizes='LongContext.*:SecondTurn.*:ReferenceConformance_gemma3.*:LoadCycles
 for golden in '*_odd' '*_g128' 'granite*' 'llama_plain*' 'qwen*'; do other_sizes+=":Goldens/Families.*/$golden"; done
 for width in 0 1 3 4 6 7 9 10 13 14; do other_sizes+=":*/EveryFamily.*/$width"; done
 addresses=(base_tests graph_tests models_tests passes_tests hub_tests store_tests convert_tests text_tests runtime_tests
-           server_tests cli_tests quant_tests targets_tests kernels_tests "tests_tests=-$other_sizes")
+           server_tests cli_tests quant_tests 'targets_tests=-WithOpenVino*' kernels_tests "tests_tests=-$other_sizes:WithOpenVino*")
 # Rooms in which threads meet.
-threads=(base_tests hub_tests store_tests targets_tests runtime_tests server_tests)
+threads=(base_tests hub_tests store_tests 'targets_tests=-WithOpenVino*' runtime_tests server_tests)
 
 # check PRESET PROGRAMS FURTHER-TARGETS...
 check() {

@@ -1,0 +1,32 @@
+// Another program, run to its end: for work that may crash or hang, and must not take this process along.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace onw {
+
+struct ChildOutcome {
+  int exit_code = -1;      // where it ended by itself
+  int signal = 0;          // what ended it otherwise
+  bool timed_out = false;  // then it was ended by us
+  std::string output;      // of standard output and error, each cut at 1 MiB
+  std::string errors;
+
+  bool succeeded() const { return exit_code == 0 && !timed_out; }
+};
+
+// Runs words[0] (a path, or a name to be searched) with the other words, and nothing to read. After `seconds` it and
+// what it started are ended. Errors: io where it cannot be started.
+Result<ChildOutcome> run_child(const std::vector<std::string>& words, double seconds);
+
+// "ended with exit code 3", "crashed (Segmentation fault)", "did not end within 20 s".
+std::string describe(const ChildOutcome& outcome, double seconds);
+
+// The file of the program that runs.
+std::filesystem::path this_program();
+
+}  // namespace onw

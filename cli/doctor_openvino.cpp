@@ -1,0 +1,77 @@
+#include "cli/doctor_openvino.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/child_process.h"
+#include "targets/openvino/find.h"
+
+namespace onw::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string fact(const openvino::DeviceFacts& device, std::string_view name) {
+  for (const auto& [key, value] : device.facts)
+    if (key == name) return value;
+  return "";
+}
+
+std::string device_text(const openvino::DeviceFacts& device) {
+  std::string text = fact(device, "FULL_DEVICE_NAME");
+  if (const auto driver = fact(device, "NPU_DRIVER_VERSION"); !driver.empty())
+    text += fmt::format("{}driver {}", text.empty() ? "" : ", ", driver);
+  return fmt::format("{}{}{}", text, text.empty() ? "" : "; ",
+                     device.trouble.empty() ? "a small graph runs" : "no graph runs, see below");
+}
+
+}  // namespace
+
+OpenVinoFindings examine_openvino() {
+  OpenVinoFindings f;
+  const auto library = openvino::find_library(openvino::search_places());
+  if (!library) {
+    f.trouble = library.error().message;
+    return f;
+  }
+  f.library = library->string();
+  auto probed = openvino::probe(*library, {.program = {this_program().string(), std::string(openvino::kProbeCommand)}});
+  if (probed)
+    f.probe = std::move(*probed);
+  else
+    f.trouble = probed.error().message;
+  return f;
+}
+
+std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, bool with_paths) {
+  if (!f.found()) return {{"OpenVINO", f.trouble}};
+  const std::string version = f.probe.version.empty() ? "does not start, see below" : f.probe.version;
+  std::vector<std::vector<std::string>> rows = {
+      {"OpenVINO", with_paths ? fmt::format("{}, {}", version, f.library) : version}};
+  for (const auto& device : f.probe.devices)
+    rows.push_back({fmt::format("  {}", openvino::device_name(device.name)), device_text(device)});
+  return rows;
+}
+
+std::vector<std::string> openvino_advice(const OpenVinoFindings& f) {
+  std::vector<std::string> advice;
+  if (f.found() && !f.trouble.empty()) advice.push_back("OpenVINO: " + f.trouble);
+  for (const auto& device : f.probe.devices)
+    if (!device.trouble.empty()) advice.push_back(fmt::format("OpenVINO's device {}: {}", device.name, device.trouble));
+  return advice;
+}
+
+ordered_json openvino_json(const OpenVinoFindings& f) {
+  const auto text = [](const std::string& s) { return s.empty() ? ordered_json() : ordered_json(s); };
+  ordered_json devices = ordered_json::array();
+  for (const auto& device : f.probe.devices) {
+    ordered_json entry = {{"name", openvino::device_name(device.name)}, {"trouble", text(device.trouble)}};
+    for (const auto& [key, value] : device.facts) entry[key] = value;
+    devices.push_back(std::move(entry));
+  }
+  return {{"library", text(f.library)},
+          {"version", text(f.probe.version)},
+          {"trouble", text(f.trouble)},
+          {"devices", std::move(devices)}};
+}
+
+}  // namespace onw::cli
