@@ -92,10 +92,12 @@ Result<WeightSet> weights_in_layout(std::shared_ptr<const ModelFolder> folder, c
     owner->relaid = std::move(*relaid);
   }
   const Owner* held = owner.get();
+  std::vector<MappedWeights> files = {{held->folder->weights().path(), held->folder->weights().data()}};
+  if (held->relaid.bytes() > 0) files.push_back({held->relaid.path(), held->relaid.data()});
   return WeightSet{[held](std::string_view name) -> Result<WeightView> {
                      return held->relaid.has(name) ? held->relaid.weight(name) : held->folder->weight(name);
                    },
-                   owner};
+                   owner, std::move(files)};
 }
 
 }  // namespace onw
