@@ -9,8 +9,14 @@
 
 namespace onw {
 
-// Bytes of `mapped`, the whole of a file's mapping, that lie in huge pages now; none where the system does not say.
-std::optional<int64_t> huge_page_bytes(std::span<const std::byte> mapped);
+// Bytes that lie in huge pages now, of the mapping in which `memory` begins.
+struct HugePageBytes {
+  int64_t file = 0;
+  int64_t anonymous = 0;
+};
+
+// None where the system does not say.
+std::optional<HugePageBytes> huge_page_bytes(std::span<const std::byte> memory);
 
 // The share, 0 to 1, of a file in `folder` that is mapped in huge pages: tried with one of 16 MiB, which is gone
 // afterwards. None where nothing can be written there, or the system does not say.

@@ -32,22 +32,29 @@ std::optional<double> mapped_share(const std::filesystem::path& path) {
   volatile int sum = 0;
   for (size_t at = 0; at < file->bytes().size(); at += kPage) sum = sum + static_cast<int>(file->bytes()[at]);
   const auto huge = huge_page_bytes(file->bytes());
-  return huge ? std::optional(static_cast<double>(*huge) / kProbeBytes) : std::nullopt;
+  return huge ? std::optional(static_cast<double>(huge->file) / kProbeBytes) : std::nullopt;
 }
 
 }  // namespace
 
-std::optional<int64_t> huge_page_bytes(std::span<const std::byte> mapped) {
+std::optional<HugePageBytes> huge_page_bytes(std::span<const std::byte> memory) {
   std::ifstream maps("/proc/self/smaps");  // a line "begin-end ...", then lines "Key:  N kB"
-  const auto wanted = fmt::format("{:x}-", reinterpret_cast<uintptr_t>(mapped.data()));
+  const auto wanted = reinterpret_cast<uintptr_t>(memory.data());
   std::string line;
-  bool found = false;
+  std::optional<HugePageBytes> found;
   while (std::getline(maps, line)) {
-    if (line.starts_with(wanted)) found = true;
+    uintptr_t begin = 0, end = 0;
     int64_t kilobytes = 0;
-    if (found && std::sscanf(line.c_str(), "FilePmdMapped: %" SCNd64, &kilobytes) == 1) return kilobytes * 1024;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
+      if (found) break;
+      if (begin <= wanted && wanted < end) found.emplace();
+    } else if (found && std::sscanf(line.c_str(), "FilePmdMapped: %" SCNd64, &kilobytes) == 1) {
+      found->file = kilobytes * 1024;
+    } else if (found && std::sscanf(line.c_str(), "AnonHugePages: %" SCNd64, &kilobytes) == 1) {
+      found->anonymous = kilobytes * 1024;
+    }
   }
-  return std::nullopt;
+  return found;
 }
 
 std::optional<double> huge_share_of_files(const std::filesystem::path& folder) {

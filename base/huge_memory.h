@@ -10,6 +10,11 @@ namespace onw {
 inline constexpr size_t kHugePageBytes = 2 << 20;
 void advise_huge_pages(std::span<std::byte> memory);
 
+// Puts a copy in huge pages in the place of mapped bytes that are only read, whole huge pages of them (address and size
+// are multiples of kHugePageBytes). Whoever reads meanwhile sees the same bytes. False, and nothing changed, where the
+// system has no memory or no huge pages to give. Unmapping the whole mapping frees the copy.
+bool replace_by_huge_pages(std::span<const std::byte> mapped);
+
 class HugeMemory {
  public:
   // Aligned to 2 MiB. Aborts where the system has no memory: for benchmarks and scratch of known size.

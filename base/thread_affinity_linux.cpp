@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "base/thread_affinity.h"
 
@@ -12,5 +13,7 @@ void keep_thread_on(int cpu) {
   CPU_SET(cpu, &set);
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
+
+void yield_to_others() { ::setpriority(PRIO_PROCESS, 0, 19); }  // of the thread, on Linux
 
 }  // namespace onw

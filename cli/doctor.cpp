@@ -75,10 +75,13 @@ void advise(Findings& f) {
     say("Only {} are free where models are kept: free some, or set ONW_HOME to a larger disk",
         bytes_text(f.home.free_bytes));
   if (f.huge_pages == "never")
-    say("Huge pages are off (up to 15 % slower): echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+    say("Huge pages are off (up to a third slower): echo madvise | sudo tee "
+        "/sys/kernel/mm/transparent_hugepage/enabled");
   else if (f.huge_share && *f.huge_share < 0.5)
-    say("Models are mapped in small pages (up to 15 % slower): this file system or kernel has no huge pages for files. "
-        "XFS has them from Linux 5.18 on, ext4 from 6.16 on: set ONW_HOME and ONW_CACHE to such a disk");
+    say("Models are mapped in small pages: this file system or kernel has no huge pages for files. onw copies weights "
+        "to "
+        "huge pages of its own after each start, which no other process shares. XFS has them from Linux 5.18 on, ext4 "
+        "from 6.16 on: set ONW_HOME and ONW_CACHE to such a disk");
 }
 
 Findings examine() {

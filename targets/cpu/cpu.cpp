@@ -15,6 +15,7 @@
 #include "passes/quantise.h"
 #include "quant/unpack.h"
 #include "targets/check_step.h"
+#include "targets/cpu/huge_weights.h"
 #include "targets/cpu/plan.h"
 #include "targets/cpu/sequence.h"
 #include "targets/cpu/tiled_weights.h"
@@ -49,6 +50,8 @@ Result<Plans> compile(const Program& fused, const WeightSet& weights, const CpuO
   return Plans{std::move(*body_plan), std::move(*head_plan)};
 }
 
+constexpr size_t kHugePiece = 32 << 20;  // moved at once, where weights are moved to huge pages
+
 class Cpu final : public Executable {
  public:
   Cpu(Program fused, WeightSet weights, const CpuOptions& options, Plans plans, WeightView embedding)
@@ -59,7 +62,8 @@ class Cpu final : public Executable {
         pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}),
         thread_table_(options.threads, options.fast_threads, options.thread_choices),
         row_ops_(&row_ops(options.isa)),
-        attention_(&attention_ops(options.isa)) {
+        attention_(&attention_ops(options.isa)),
+        huge_weights_(parts_for_huge_pages(fused, weights_, kHugePiece)) {
     const int64_t context =
         options.max_context > 0 ? std::min(options.max_context, fused.max_context) : fused.max_context;
     const bool windows = std::ranges::any_of(fused.states, [](const StateDecl& s) { return s.window > 0; });
@@ -255,6 +259,7 @@ class Cpu final : public Executable {
   std::unique_ptr<std::byte, FreeAligned> arena_;
   std::vector<float> logits_, hidden_;
   OpObserver* observer_ = nullptr;
+  HugeWeights huge_weights_;  // the last: it ends before the weights do
 };
 
 }  // namespace

@@ -1,0 +1,36 @@
+// Weights in huge pages where files are in small ones: a model that decodes at 60 % of the read bandwidth from small
+// pages does so at 90 % from huge ones (Xeon, 2026-11).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "graph/program.h"
+#include "targets/weights.h"
+
+namespace onw::cpu {
+
+// Whole huge pages of a file's mapping that hold weights.
+struct HugePart {
+  std::span<const std::byte> mapping;
+  std::span<const std::byte> bytes;
+};
+
+// What every step reads of mapped weights, in the order of the Program: pieces of at most `piece` bytes. A table of
+// which the host looks up single rows is left out.
+std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightSet& weights, size_t piece);
+
+// A thread that moves the parts to anonymous huge pages, piece by piece, where their file lies in small pages (its file
+// system has no others, or whoever wrote or read it last used them) and memory suffices. Answers go on meanwhile, and
+// no bit changes. The file's own pages are left for the next start, or for the system to reclaim. The parts outlive it.
+class HugeWeights {
+ public:
+  explicit HugeWeights(std::vector<HugePart> parts);
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace onw::cpu
