@@ -10,8 +10,8 @@ constexpr double kMany = 9e15;  // integers up to here are exact as double
 
 constexpr auto kFlags = std::to_array<Flag>({
     // What runs, and where.
-    {"--device", Kind::choice, "CPU|reference", "CPU", "ONW_DEVICE", "chat serve bench eval inspect",
-     "What computes: this machine's CPU, or the slow and obvious reference"},
+    {"--device", Kind::choice, "CPU|openvino:CPU|reference", "CPU", "ONW_DEVICE", "chat serve bench eval inspect",
+     "What computes: this machine's CPU, OpenVINO's CPU device, or the slow and obvious reference"},
     {"--context", Kind::integer, "N", "", "ONW_CONTEXT", "chat serve inspect bench eval",
      "Tokens of context (default: the least of the model's, what memory allows, and 32768)", 1, kMany},
     {"--kv", Kind::choice, "int8|f16|f32", "", "ONW_KV", "chat serve bench eval inspect",
@@ -73,7 +73,7 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--ids", Kind::text, "FILE", "", "", "eval",
      "Token ids to evaluate on: decimal, or a JSON array; nothing is added"},
     {"--quantised", Kind::choice, "yes|no", "yes", "", "eval",
-     "Whether activations are quantised (no: reference only)"},
+     "Whether activations are quantised (no: reference and openvino:CPU)"},
     {"--against", Kind::text, "DEVICE|FILE", "", "", "eval",
      "Compares with another device, or with logits saved before (.safetensors)"},
     {"--save-logits", Kind::text, "FILE", "", "", "eval", "Writes ids and logits as safetensors"},

@@ -14,6 +14,8 @@
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
+#include "targets/openvino/find.h"
+#include "targets/openvino/openvino.h"
 #include "targets/reference/reference.h"
 #include "targets/relaid_weights.h"
 
@@ -50,7 +52,8 @@ Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, con
 Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Machinery& machinery,
                                                     const LoadOptions& options) {
   if (!options.quantised)
-    return error(Code::unsupported, "the CPU device computes with quantised activations: take --device reference");
+    return error(Code::unsupported,
+                 "the CPU device computes with quantised activations: take --device reference or openvino:CPU");
   auto tiled = cpu_weights(model, options.observer);
   RETURN_IF_ERROR(tiled);
   const MeasuredThreads measured(cache_folder(), model.folder->engine().files.at(std::string(kWeightsFile)).sha256,
@@ -67,8 +70,29 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
                    .on_thread_choices = [measured](const auto& choices) { measured.write(choices); }});
 }
 
+// K and V in F16 unless asked otherwise: its own attention would widen INT8 each time.
+Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, const Machinery& machinery,
+                                                         const LoadOptions& options) {
+  const auto library = openvino::find_library(openvino::search_places());
+  RETURN_IF_ERROR(library);
+  auto runtime = openvino::Runtime::load(*library);
+  RETURN_IF_ERROR(runtime);
+  auto weights = row_weights(model, options.observer);
+  RETURN_IF_ERROR(weights);
+  return make_openvino(model.program, std::move(*weights),
+                       {.runtime = std::move(*runtime),
+                        .kv = options.kv.value_or(KvFormat::f16),
+                        .exact = !options.quantised,
+                        .isa = machinery.isa,
+                        .threads = machinery.threads.threads,
+                        .cpus = machinery.threads.cpus,
+                        .max_step_rows = options.max_step_rows,
+                        .max_context = options.max_context});
+}
+
 constexpr Device kDevices[] = {
     {"CPU", make_cpu_device},
+    {"openvino:CPU", make_openvino_device},
     {"reference", make_reference_device},
 };
 
@@ -121,6 +145,10 @@ Result<OpenedModel> open_model(const std::filesystem::path& path) {
 }
 
 CacheStore layout_cache() { return CacheStore(cache_folder() / "layouts"); }
+
+Result<WeightSet> row_weights(const OpenedModel& model, const LoadObserver& observer) {
+  return weights_in_layout(model.folder, model.program, Layout::rows, layout_cache(), observer);
+}
 
 Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& observer) {
   return weights_in_layout(model.folder, model.program, Layout::tiles, layout_cache(), observer);

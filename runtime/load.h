@@ -22,13 +22,15 @@ namespace onw {
 using LoadObserver = std::function<bool(int64_t done, int64_t total)>;
 
 struct LoadOptions {
-  std::string device = "CPU";  // reference | CPU
+  std::string device = "CPU";  // reference | CPU | openvino:CPU
   std::optional<KvFormat> kv;  // none: the family's default (models/registry.h)
   int threads = 0;             // 0: one per physical core, within the quota of the process
   int64_t max_context = 0;     // 0: the model's
   int max_step_rows = 512;
   LoadObserver observer = {};
-  bool quantised = true;  // the reference: with the integer arithmetic that the CPU computes, or in plain FP32
+  // The reference: with the integer arithmetic that the CPU computes, or in plain FP32. openvino:CPU: with activations
+  // quantised by groups, or in FP32.
+  bool quantised = true;
 };
 
 // Errors: not_found, bad_format, unsupported (a device, or a family that onw does not know), missing_tensor,
@@ -42,6 +44,9 @@ struct OpenedModel {
   Program program;  // its formats bound to what the folder holds
 };
 Result<OpenedModel> open_model(const std::filesystem::path& model_folder);
+
+// The weights in rows, as OpenVINO reads them. Errors: missing_tensor, no_space, io.
+Result<WeightSet> row_weights(const OpenedModel& model, const LoadObserver& observer = {});
 
 // The weights as the CPU's kernels read them. Errors: missing_tensor, no_space, io.
 Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& observer = {});

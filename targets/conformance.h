@@ -24,6 +24,10 @@ struct ConformanceSubject {
   std::function<std::unique_ptr<Executable>()> make;
   // How long the sequences get: 300 crosses a page of 256. Fewer for slow targets and short contexts; at least 24.
   int64_t tokens = 300;
+  // 0: the same bits. Else how far logits may be apart, relative to the largest.
+  double tolerance = 0;
+  // Why this machine cannot run it; empty where it can.
+  std::function<std::string()> why_not = {};
 };
 
 struct ConformanceCheck {
@@ -65,7 +69,12 @@ class ConformanceTest : public ::testing::Test {
  public:
   ConformanceTest(const ConformanceSubject& subject, const ConformanceCheck& check)
       : subject_(subject), check_(check) {}
-  void TestBody() override { check_.run(subject_); }
+  void TestBody() override {
+    if (const std::string why = subject_.why_not ? subject_.why_not() : ""; !why.empty()) GTEST_SKIP() << why;
+    tolerance() = subject_.tolerance;
+    check_.run(subject_);
+    tolerance() = 0;
+  }
 
  private:
   ConformanceSubject subject_;

@@ -1,0 +1,103 @@
+#include "passes/cut.h"
+
+#include <algorithm>
+#include <map>
+
+#include "graph/ops.h"
+
+namespace onw {
+namespace {
+
+class Cutter {
+ public:
+  explicit Cutter(const Function& from)
+      : from_(from), segment_of_(from.nodes.size(), kNowhere), place_(from.nodes.size()) {}
+
+  Result<CutFunction> run() {
+    begin_segment();
+    for (size_t i = 0; i < from_.nodes.size(); ++i) {
+      const Value v{static_cast<int32_t>(i)};
+      const Node& n = from_.node(v);
+      if (n.op == Op::input || n.op == Op::weight) continue;  // taken by who reads them
+      if (!info(n.op).effect) {
+        put(v);
+        continue;
+      }
+      if (n.op != Op::kv_write && n.op != Op::attention)
+        return error(Code::unsupported, "{}: {}: the host has no step for '{}' yet", from_.name, n.label, name(n.op));
+      RETURN_IF_ERROR(host_step(v));
+    }
+    for (const Output& o : from_.outputs) give(o.value, o.name);
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr int kNowhere = -1;  // inputs, weights and what the host makes
+
+  void begin_segment() {
+    out_.segments.push_back({fmt::format("{}.{}", from_.name, out_.segments.size()), {}, {}});
+    here_.clear();
+  }
+  size_t current() const { return out_.segments.size() - 1; }
+
+  Value append(Node node) {
+    auto& nodes = out_.segments.back().nodes;
+    nodes.push_back(std::move(node));
+    return Value{static_cast<int32_t>(nodes.size()) - 1};
+  }
+
+  // The value as an output of the segment that makes it, under `as`.
+  void give(Value v, const std::string& as) {
+    const int segment = segment_of_[static_cast<size_t>(v.id)];
+    if (segment == kNowhere) return;
+    Function& f = out_.segments[static_cast<size_t>(segment)];
+    if (std::ranges::find(f.outputs, as, &Output::name) == f.outputs.end())
+      f.outputs.push_back({as, place_[static_cast<size_t>(v.id)]});
+  }
+
+  // The value in the current segment: made there, or taken in.
+  Value take(Value v) {
+    if (segment_of_[static_cast<size_t>(v.id)] == static_cast<int>(current())) return place_[static_cast<size_t>(v.id)];
+    if (const auto found = here_.find(v); found != here_.end()) return found->second;
+    const Node& n = from_.node(v);
+    give(v, from_.node(v).label);
+    const Value taken = append({n.op == Op::weight ? Op::weight : Op::input, from_.node(v).label, {}, {}, n.type, {}});
+    here_[v] = taken;
+    return taken;
+  }
+
+  void put(Value v) {
+    Node n = from_.node(v);
+    for (Value& in : n.inputs) in = take(in);
+    place_[static_cast<size_t>(v.id)] = append(std::move(n));
+    segment_of_[static_cast<size_t>(v.id)] = static_cast<int>(current());
+  }
+
+  Result<void> host_step(Value v) {
+    const Node& n = from_.node(v);
+    if (out_.host.size() < out_.segments.size()) out_.host.emplace_back();
+    HostStep step{n, {}, n.op == Op::attention ? from_.node(v).label : ""};
+    for (const Value in : n.inputs) {
+      give(in, from_.node(in).label);
+      step.operands.push_back(from_.node(in).label);
+    }
+    out_.host.back().push_back(std::move(step));
+    if (n.op != Op::attention) return {};
+    if (out_.segments.back().nodes.empty())
+      return error(Code::unsupported, "{}: {}: attention right behind other attention", from_.name, n.label);
+    begin_segment();
+    return {};
+  }
+
+  const Function& from_;
+  CutFunction out_;
+  std::vector<int> segment_of_;
+  std::vector<Value> place_;
+  std::map<Value, Value> here_;  // what the current segment takes in
+};
+
+}  // namespace
+
+Result<CutFunction> cut_at_host_steps(const Function& function) { return Cutter(function).run(); }
+
+}  // namespace onw

@@ -1,0 +1,114 @@
+#include "passes/cut.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+#include "graph/verifier.h"
+
+namespace onw {
+namespace {
+
+// Two layers of which the second reads what the first has left behind: x2 crosses two cuts.
+constexpr std::string_view kTwoLayers =
+    R"(program p layers=2 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1
+weight w [8,8] f32 matrix
+weight s [2] f32 vector
+state kv.0 kv layer=0 heads=2 head_dim=4 value_dim=4
+state kv.1 kv layer=1 heads=2 head_dim=4 value_dim=4
+body {
+  %0 = input "x" : f32[S,8]
+  %1 = weight "w" : f32[8,8]
+  %2 = linear(%0, %1) "L00/q" : f32[S,8]
+  %3 = reshape(%2; shape=[S,2,4]) "L00/q_heads" : f32[S,2,4]
+  %4 = reshape(%0; shape=[S,2,4]) "L00/k_heads" : f32[S,2,4]
+  %5 = kv_write(%4, %4; state="kv.0") "L00/kv_write" : none
+  %6 = weight "s" : f32[2]
+  %7 = attention(%3, %6; state="kv.0", scale=0.5) "L00/attention" : f32[S,2,4]
+  %8 = reshape(%7; shape=[S,8]) "L00/o_rows" : f32[S,8]
+  %9 = add(%0, %8) "L00/add" : f32[S,8]
+  %10 = reshape(%9; shape=[S,2,4]) "L01/q_heads" : f32[S,2,4]
+  %11 = kv_write(%10, %10; state="kv.1") "L01/kv_write" : none
+  %12 = attention(%10; state="kv.1", scale=0.5) "L01/attention" : f32[S,2,4]
+  %13 = reshape(%12; shape=[S,8]) "L01/o_rows" : f32[S,8]
+  %14 = linear(%13, %1) "L01/o" : f32[S,8]
+  %15 = add(%9, %14) "L01/add" : f32[S,8]
+  return hidden=%15
+}
+)";
+
+TEST(Cut, ends_segments_before_attention_and_names_what_crosses) {
+  const auto program = parse_program(kTwoLayers);
+  ASSERT_TRUE(program) << program.error().message;
+  ASSERT_TRUE(verify(*program)) << verify(*program).error().message;
+  const auto cut = cut_at_host_steps(program->functions[0]);
+  ASSERT_TRUE(cut) << cut.error().message;
+  ASSERT_EQ(cut->segments.size(), 3U);
+  EXPECT_EQ(print(cut->segments[0]), R"(body.0 {
+  %0 = input "x" : f32[S,8]
+  %1 = weight "w" : f32[8,8]
+  %2 = linear(%0, %1) "L00/q" : f32[S,8]
+  %3 = reshape(%2; shape=[S,2,4]) "L00/q_heads" : f32[S,2,4]
+  %4 = reshape(%0; shape=[S,2,4]) "L00/k_heads" : f32[S,2,4]
+  return L00/k_heads=%4, L00/q_heads=%3
+}
+)");
+  EXPECT_EQ(print(cut->segments[1]), R"(body.1 {
+  %0 = input "L00/attention" : f32[S,2,4]
+  %1 = reshape(%0; shape=[S,8]) "L00/o_rows" : f32[S,8]
+  %2 = input "x" : f32[S,8]
+  %3 = add(%2, %1) "L00/add" : f32[S,8]
+  %4 = reshape(%3; shape=[S,2,4]) "L01/q_heads" : f32[S,2,4]
+  return L01/q_heads=%4, L00/add=%3
+}
+)");
+  EXPECT_EQ(print(cut->segments[2]), R"(body.2 {
+  %0 = input "L01/attention" : f32[S,2,4]
+  %1 = reshape(%0; shape=[S,8]) "L01/o_rows" : f32[S,8]
+  %2 = weight "w" : f32[8,8]
+  %3 = linear(%1, %2) "L01/o" : f32[S,8]
+  %4 = input "L00/add" : f32[S,8]
+  %5 = add(%4, %3) "L01/add" : f32[S,8]
+  return hidden=%5
+}
+)");
+}
+
+TEST(Cut, says_what_the_host_does_between_them) {
+  const auto program = parse_program(kTwoLayers);
+  ASSERT_TRUE(program);
+  const auto cut = cut_at_host_steps(program->functions[0]);
+  ASSERT_TRUE(cut);
+  ASSERT_EQ(cut->host.size(), 2U);
+  ASSERT_EQ(cut->host[0].size(), 2U);
+  EXPECT_EQ(cut->host[0][0].operands, (std::vector<std::string>{"L00/k_heads", "L00/k_heads"}));
+  EXPECT_EQ(cut->host[0][0].result, "");
+  EXPECT_EQ(cut->host[0][1].operands, (std::vector<std::string>{"L00/q_heads", "s"}));
+  EXPECT_EQ(cut->host[0][1].result, "L00/attention");
+  EXPECT_EQ(cut->host[1][1].node.attributes.text("state"), "kv.1");
+}
+
+TEST(Cut, a_function_without_effects_is_one_segment) {
+  const auto program = parse_program(
+      "program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nhead {\n"
+      "  %0 = input \"hidden\" : f32[S,8]\n  %1 = scale(%0; by=2.0) \"y\" : f32[S,8]\n  return logits=%1\n}\n");
+  ASSERT_TRUE(program) << program.error().message;
+  const auto cut = cut_at_host_steps(program->functions[0]);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->segments.size(), 1U);
+  EXPECT_TRUE(cut->host.empty());
+}
+
+TEST(Cut, names_an_effect_for_which_the_host_has_no_step) {
+  const auto program = parse_program(
+      "program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nweight w [8,4] f32 "
+      "matrix\nstate c conv layer=0 heads=8 kernel=4\nbody {\n  %0 = input \"x\" : f32[S,8]\n"
+      "  %1 = weight \"w\" : f32[8,4]\n  %2 = conv_update(%0, %1; state=\"c\") \"L00/conv\" : f32[S,8]\n"
+      "  return hidden=%2\n}\n");
+  ASSERT_TRUE(program) << program.error().message;
+  const auto cut = cut_at_host_steps(program->functions[0]);
+  ASSERT_FALSE(cut);
+  EXPECT_NE(cut.error().message.find("L00/conv"), std::string::npos) << cut.error().message;
+}
+
+}  // namespace
+}  // namespace onw

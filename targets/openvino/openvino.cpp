@@ -1,0 +1,307 @@
+#include "targets/openvino/openvino.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/verifier.h"
+#include "kernels/rope_row.h"
+#include "quant/unpack.h"
+#include "targets/check_step.h"
+#include "targets/cpu/aligned_bytes.h"
+#include "targets/cpu/sequence.h"
+#include "targets/openvino/graph.h"
+#include "targets/openvino/graphs.h"
+#include "targets/openvino/host_steps.h"
+
+namespace onw {
+namespace {
+
+using namespace openvino;
+
+constexpr std::string_view kDevice = "openvino:CPU";
+constexpr const char* kOpenVinoDevice = "CPU";
+
+// Rows that the head takes at once: more would only widen its buffers.
+constexpr int64_t kHeadRows = 32;
+
+// The graphs for one number of rows.
+struct Block {
+  int64_t rows = kRows;
+  std::vector<Graph> body;
+  std::vector<Graph> head;  // one
+};
+
+// The head as a cut function of its own, so that its buffers are planned like the body's.
+CutFunction head_alone(const Program& program) { return {.segments = {*program.function("head")}, .host = {}}; }
+
+Properties properties(const OpenVinoOptions& o) {
+  return {{"INFERENCE_PRECISION_HINT", "f32"},
+          {"DYNAMIC_QUANTIZATION_GROUP_SIZE", o.exact ? "0" : "128"},
+          {"PERFORMANCE_HINT", "LATENCY"},
+          {"INFERENCE_NUM_THREADS", std::to_string(o.threads)}};
+}
+
+class OpenVino final : public Executable {
+ public:
+  static Result<std::unique_ptr<Executable>> create(const Program& program, WeightSet weights,
+                                                    const OpenVinoOptions& options) {
+    auto target = std::make_unique<OpenVino>(options);
+    RETURN_IF_ERROR(target->plan(program, weights));
+    RETURN_IF_ERROR(target->compile(program, weights));
+    const auto embedding = weights.find(program.embedding);
+    RETURN_IF_ERROR(embedding);
+    target->embedding_ = *embedding;
+    target->weights_ = std::move(weights);
+    return target;
+  }
+
+  explicit OpenVino(const OpenVinoOptions& options)
+      : options_(options),
+        pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}),
+        attention_(&attention_ops(options.isa)) {}
+
+  const ExecutableInfo& info() const override { return info_; }
+  bool mixes_prompt_and_decode() const override { return true; }
+  Result<std::unique_ptr<Sequence>> new_sequence() override { return std::make_unique<cpu::CpuSequence>(form_); }
+
+  // The device packs every weight anew, block by block of rows; the mapping is given back.
+  MemoryNeed need(int64_t tokens, int sequences) const override {
+    MemoryNeed n;
+    n.weights_bytes = weight_bytes_ * static_cast<int64_t>(blocks_.size());
+    for (const StateDecl& s : form_->program.states)
+      n.state_bytes += cpu::page_bytes(s, options_.kv) *
+                       cpu::pages_needed(s, tokens, cpu::kWindowSlack + info_.max_step_rows) * sequences;
+    n.work_bytes = arena_bytes_ + info_.vocabulary * 4;
+    return n;
+  }
+
+  Cost cost(const StepShape& s) const override {
+    constexpr double kBytesPerSecond = 1.5e10, kOpsPerSecond = 7e11;
+    const auto bytes = static_cast<double>(weight_bytes_);
+    double kv = 0;
+    for (const StateDecl& d : form_->program.states)
+      kv += static_cast<double>(s.depth) * static_cast<double>(cpu::page_bytes(d, options_.kv)) / kPagePositions;
+    return {std::max((bytes + kv * s.sequences) / kBytesPerSecond, 4 * bytes * s.rows / kOpsPerSecond)};
+  }
+
+  Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
+    RETURN_IF_ERROR(check_step(step, info_, true));
+    RETURN_IF_ERROR(prepare(step));
+    hidden_.clear();
+    logits_.clear();
+    for (int64_t first = 0; first < static_cast<int64_t>(step.rows.size());) {
+      Block& block = block_for(static_cast<int64_t>(step.rows.size()) - first);
+      const int64_t most = block.rows == kRows ? info_.max_step_rows : block.rows;
+      const auto rows =
+          step.rows.subspan(static_cast<size_t>(first))
+              .first(static_cast<size_t>(std::min<int64_t>(most, static_cast<int64_t>(step.rows.size()) - first)));
+      RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
+      first += static_cast<int64_t>(rows.size());
+    }
+    if (!std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); }))
+      return error(Code::numerics, "the logits are not finite");
+    for (size_t s = 0; s < step.sequences.size(); ++s)
+      sequence(step, static_cast<int>(s)).extend(std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence));
+    return Outputs{logits_, hidden_};
+  }
+
+ private:
+  static cpu::CpuSequence& sequence(const Step& step, int i) {
+    return static_cast<cpu::CpuSequence&>(*step.sequences[static_cast<size_t>(i)]);
+  }
+
+  // ---- once
+
+  Result<void> plan(const Program& program, const WeightSet& weights) {
+    const int64_t context =
+        options_.max_context > 0 ? std::min(options_.max_context, program.max_context) : program.max_context;
+    info_ = {.vocabulary = program.vocabulary,
+             .hidden = program.hidden,
+             .max_context = context,
+             .max_step_rows = options_.max_step_rows,
+             .max_partial_rows = options_.max_step_rows,
+             .truncates_freely = std::ranges::none_of(program.states, [](const auto& s) { return s.window > 0; }),
+             .kv = options_.kv};
+    auto cut = cut_at_host_steps(*program.function("body"));
+    RETURN_IF_ERROR(cut);
+    cut_ = std::move(*cut);
+    // A static graph reads and writes whole blocks, however few rows there are.
+    const int64_t largest = options_.block_rows.empty() ? options_.max_step_rows : options_.block_rows.back();
+    head_rows_ = options_.block_rows.empty() ? std::min<int64_t>(kHeadRows, largest) : largest;
+    auto body = plan_buffers(cut_, largest);
+    RETURN_IF_ERROR(body);
+    auto head = plan_buffers(head_alone(program), head_rows_);
+    RETURN_IF_ERROR(head);
+    body_buffers_ = std::move(*body);
+    head_buffers_ = std::move(*head);
+    arena_bytes_ = body_buffers_.bytes + head_buffers_.bytes;
+    arena_ = cpu::aligned_bytes(arena_bytes_);
+    std::fill_n(arena_.get(), arena_bytes_, std::byte{});
+    auto steps = HostSteps::create(
+        program, cut_, body_buffers_, weights, options_.kv,
+        {.max_rows = largest, .isa = options_.isa, .threads = options_.threads, .max_context = context});
+    RETURN_IF_ERROR(steps);
+    host_ = std::move(*steps);
+    for (const RopeTable& t : program.rope_tables) inv_freq_.emplace_back(t.inv_freq.begin(), t.inv_freq.end());
+    form_ = std::make_shared<const cpu::SequenceForm>(cpu::SequenceForm{program, options_.kv, context});
+    return {};
+  }
+
+  Result<void> compile(const Program& program, const WeightSet& weights) {
+    auto constants = Constants::create(weights);
+    RETURN_IF_ERROR(constants);
+    std::vector<int64_t> sizes = options_.block_rows;
+    if (sizes.empty()) sizes.push_back(kRows);
+    const int total = static_cast<int>(sizes.size() * (cut_.segments.size() + 1));
+    int done = 0;
+    for (const int64_t rows : sizes) {
+      const auto graphs = lower_program(program, cut_, weights, *constants, rows, kDevice);
+      RETURN_IF_ERROR(graphs);
+      const std::array<int64_t, 1> bytes = {constants->bytes()};
+      const auto memory = options_.runtime->tensor(DType::u8, bytes, constants->data());
+      RETURN_IF_ERROR(memory);
+      Block& block = blocks_.emplace_back();
+      block.rows = rows;
+      const auto add = [&](const Ir& ir, std::vector<Graph>& to) -> Result<void> {
+        auto graph = Graph::compile(options_.runtime, ir, *memory, rows, kOpenVinoDevice, properties(options_));
+        RETURN_IF_ERROR(graph);
+        to.push_back(std::move(*graph));
+        constants->drop_file_pages();  // packed: only one copy of the weights stays
+        if (options_.on_compiled && !options_.on_compiled(++done, total)) return error(Code::cancelled, "stopped");
+        return {};
+      };
+      for (const Ir& ir : graphs->body) RETURN_IF_ERROR(add(ir, block.body));
+      RETURN_IF_ERROR(add(graphs->head, block.head));
+    }
+    constants_ = std::make_unique<Constants>(std::move(*constants));
+    for (const WeightDecl& w : program.weights)
+      if (const auto view = weights.find(w.name))
+        weight_bytes_ += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
+    return {};
+  }
+
+  // ---- every step
+
+  Result<void> prepare(const Step& step) {
+    for (size_t s = 0; s < step.sequences.size(); ++s)
+      RETURN_IF_ERROR(sequence(step, static_cast<int>(s))
+                          .prepare(std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence)));
+    return {};
+  }
+
+  // The smallest block that holds the rows, else the largest.
+  Block& block_for(int64_t rows) {
+    const auto found = std::ranges::find_if(blocks_, [&](const Block& b) { return b.rows == kRows || b.rows >= rows; });
+    return found == blocks_.end() ? blocks_.back() : *found;
+  }
+
+  Result<void> run_rows(const Step& step, std::span<const Row> rows, Block& block, const CancelToken& cancel) {
+    std::vector<cpu::Span> spans;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (r == 0 || rows[r - 1].sequence != rows[r].sequence)
+        spans.push_back({.first_row = static_cast<int64_t>(r),
+                         .first_position = rows[r].index,
+                         .states = &sequence(step, rows[r].sequence).states()});
+      ++spans.back().rows;
+    }
+    const cpu::RunContext c{.arena = arena_.get(),
+                            .rows = static_cast<int64_t>(rows.size()),
+                            .spans = spans,
+                            .pool = &pool_,
+                            .isa = options_.isa,
+                            .attention = attention_};
+    write_inputs(rows, c);
+    for (size_t s = 0; s < block.body.size(); ++s) {
+      if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
+      RETURN_IF_ERROR(block.body[s].run(c.rows, body_buffers_, arena_.get()));
+      if (s < cut_.host.size()) host_.run(s, c);
+    }
+    const float* hidden = body_buffers_.slots.at("hidden").f32(c);
+    for (size_t r = 0; r < rows.size(); ++r)
+      if (rows[r].wants_hidden)
+        hidden_.insert(hidden_.end(), hidden + static_cast<int64_t>(r) * info_.hidden,
+                       hidden + static_cast<int64_t>(r + 1) * info_.hidden);
+    return run_head(rows, hidden, block, cancel);
+  }
+
+  void write_inputs(std::span<const Row> rows, const cpu::RunContext& c) {
+    const Program& p = form_->program;
+    const auto slot = [&](const std::string& name) { return body_buffers_.slots.at(name); };
+    const auto scale = static_cast<float>(p.embedding_scale);
+    float* x = slot("x").f32(c);
+    pool_.parallel_for(c.rows, [&](int64_t first, int64_t last, int) {
+      for (int64_t r = first; r < last; ++r) {
+        const Row& row = rows[static_cast<size_t>(r)];
+        const std::span<float> to(x + r * info_.hidden, static_cast<size_t>(info_.hidden));
+        if (!row.embedding.empty()) {
+          std::ranges::copy(row.embedding, to.begin());
+          continue;
+        }
+        dequantise_row(embedding_, row.token, to);
+        for (float& v : to) v *= scale;
+      }
+    });
+    for (size_t t = 0; t < inv_freq_.size(); ++t) {
+      const RopeTable& table = p.rope_tables[t];
+      if (!body_buffers_.slots.contains(table.name + ".cos")) continue;  // no layer rotates by it
+      const cpu::Slot cos = slot(table.name + ".cos"), sin = slot(table.name + ".sin");
+      for (int64_t r = 0; r < c.rows; ++r)
+        rope_row(static_cast<float>(rows[static_cast<size_t>(r)].rope[0]), inv_freq_[t],
+                 static_cast<float>(table.scaling), cos.f32(c) + r * cos.stride, sin.f32(c) + r * sin.stride);
+    }
+  }
+
+  // The head over the rows that want logits, some at a time.
+  Result<void> run_head(std::span<const Row> rows, const float* hidden, Block& block, const CancelToken& cancel) {
+    std::byte* arena = arena_.get() + body_buffers_.bytes;
+    const cpu::RunContext c{.arena = arena};
+    float* in = head_buffers_.slots.at("hidden").f32(c);
+    const float* out = head_buffers_.slots.at("logits").f32(c);
+    const int64_t most = block.rows == kRows ? head_rows_ : block.rows;
+    for (size_t r = 0; r < rows.size();) {
+      int64_t count = 0;
+      for (; r < rows.size() && count < most; ++r)
+        if (rows[r].wants_logits)
+          std::copy_n(hidden + static_cast<int64_t>(r) * info_.hidden, info_.hidden, in + count++ * info_.hidden);
+      if (count == 0) break;
+      if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
+      RETURN_IF_ERROR(block.head.front().run(count, head_buffers_, arena));
+      logits_.insert(logits_.end(), out, out + count * info_.vocabulary);
+    }
+    return {};
+  }
+
+  OpenVinoOptions options_;
+  ExecutableInfo info_;
+  WeightSet weights_;
+  WeightView embedding_;
+  CutFunction cut_;
+  BufferPlan body_buffers_, head_buffers_;
+  int64_t head_rows_ = 0, arena_bytes_ = 0, weight_bytes_ = 0;
+  cpu::AlignedBytes arena_;
+  HostSteps host_;
+  std::unique_ptr<Constants> constants_;  // the compiled graphs may still read the small ones
+  std::vector<Block> blocks_;
+  ThreadPool pool_;
+  const AttentionOps* attention_;
+  std::shared_ptr<const cpu::SequenceForm> form_;
+  std::vector<std::vector<float>> inv_freq_;
+  std::vector<float> logits_, hidden_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executable>> make_openvino(const Program& program, WeightSet weights,
+                                                  const OpenVinoOptions& options) {
+  RETURN_IF_ERROR(verify(program));
+  if (program.function("body") == nullptr || program.function("head") == nullptr)
+    return error(Code::invalid_argument, "the program has no function 'body' or 'head'");
+  for (const StateDecl& s : program.states)
+    if (s.kind != StateKind::kv)
+      return error(Code::unsupported, "the OpenVINO target has no state of the kind of '{}' yet", s.name);
+  CHECK(options.runtime != nullptr);
+  CHECK(std::ranges::is_sorted(options.block_rows));
+  return OpenVino::create(program, std::move(weights), options);
+}
+
+}  // namespace onw

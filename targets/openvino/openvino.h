@@ -1,0 +1,40 @@
+// The OpenVINO target: a Program's segments as OpenVINO graphs, the host doing what no fixed graph can hold: looking up
+// embeddings, keeping K and V, attention over them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/program.h"
+#include "kernels/isa.h"
+#include "targets/executable.h"
+#include "targets/openvino/runtime.h"
+#include "targets/weights.h"
+
+namespace onw {
+
+struct OpenVinoOptions {
+  std::shared_ptr<const openvino::Runtime> runtime;
+  KvFormat kv = KvFormat::f16;
+  // FP32 throughout: for comparisons. Else products of low-bit weights quantise their rows by groups of 128, as the CPU
+  // target does.
+  bool exact = false;
+  // Static graphs for blocks of so many rows, ascending; none: one graph for any number of rows.
+  std::vector<int64_t> block_rows = {};
+  Isa isa = Isa::generic;  // of the host's steps
+  int threads = 1;
+  std::vector<int> cpus = {};  // of the host's threads, fastest first; empty: they may roam
+  int max_step_rows = 512;
+  int64_t max_context = 0;                                    // 0: the model's
+  std::function<bool(int done, int total)> on_compiled = {};  // graphs of all; false stops
+};
+
+// Runs on OpenVINO's CPU device. The weights must lie in rows (targets/relaid_weights.h). Errors: missing_tensor,
+// unsupported (a state or format that the device does not take), cancelled, out_of_memory; internal with OpenVINO's
+// message.
+Result<std::unique_ptr<Executable>> make_openvino(const Program& program, WeightSet weights,
+                                                  const OpenVinoOptions& options);
+
+}  // namespace onw

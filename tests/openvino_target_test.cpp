@@ -1,0 +1,173 @@
+// The OpenVINO target on OpenVINO's CPU device: whole models against the reference without quantised activations, and
+// the promises of targets/executable.h.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "passes/quantise.h"
+#include "targets/conformance.h"
+#include "targets/openvino/openvino.h"
+#include "targets/openvino/testing.h"
+#include "targets/reference/reference.h"
+#include "tests/random_model.h"
+#include "tests/run_ids.h"
+
+namespace onw::testing {
+namespace {
+
+RandomModel model(std::string_view family, int64_t hidden, WeightFormat format = WeightFormat::q4g128,
+                  int64_t window = 0, int64_t layers = 2) {
+  nlohmann::json config = tiny_config(family, hidden);
+  config["num_hidden_layers"] = layers;
+  if (window > 0) config.update({{"sliding_window", window}, {"sliding_window_pattern", 2}});
+  return random_model(config, [format](const WeightDecl&) { return format; });
+}
+
+std::unique_ptr<Executable> openvino_of(const RandomModel& m, OpenVinoOptions options) {
+  options.runtime = openvino_runtime();
+  options.threads = 2;
+  options.isa = available_isas(cpu_features()).back();
+  auto target = make_openvino(m.program, m.weights, options);
+  EXPECT_TRUE(target) << target.error().message;
+  return target ? std::move(*target) : nullptr;
+}
+
+std::string no_openvino() { return openvino_runtime() == nullptr ? kNoOpenVino : ""; }
+
+// ---- Conformance: products depend on the number of rows here, by their last bits.
+
+ConformanceSubject conforming(std::string name, RandomModel m, OpenVinoOptions options) {
+  options.exact = true;
+  options.max_step_rows = 64;
+  return {.name = std::move(name),
+          .make = [m, options] { return openvino_of(m, options); },
+          .tokens = 40,
+          .tolerance = 2e-3,  // F16 K and V may round the other way
+          .why_not = no_openvino};
+}
+
+[[maybe_unused]] const bool kRegistered[] = {
+    register_conformance(conforming("WithOpenVinoConformance_llama", model("llama", 320), {})),
+    register_conformance(conforming("WithOpenVinoConformance_window", model("gemma3", 320, WeightFormat::q4g128, 20),
+                                    {.kv = KvFormat::int8})),
+};
+
+// ---- Against the reference
+
+// Mean KL of q against p over rows of `vocabulary` logits.
+double mean_kl(std::span<const float> p, std::span<const float> q, int64_t vocabulary) {
+  const auto n = static_cast<size_t>(vocabulary);
+  double sum = 0;
+  for (size_t row = 0; row < p.size(); row += n) {
+    const auto log_sum = [&](std::span<const float> x) {
+      double most = x[0], total = 0;
+      for (const float v : x) most = std::max<double>(most, v);
+      for (const float v : x) total += std::exp(v - most);
+      return most + std::log(total);
+    };
+    const auto a = p.subspan(row, n), b = q.subspan(row, n);
+    const double la = log_sum(a), lb = log_sum(b);
+    for (size_t i = 0; i < n; ++i) sum += std::exp(a[i] - la) * ((a[i] - la) - (b[i] - lb));
+  }
+  return sum / static_cast<double>(p.size() / n);
+}
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  double most = 0, off = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    most = std::max<double>(most, std::fabs(a[i]));
+    off = std::max<double>(off, std::fabs(a[i] - b[i]));
+  }
+  return off / most;
+}
+
+class WithOpenVino : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = no_openvino(); !why.empty()) GTEST_SKIP() << why;
+  }
+
+  // Prompts of those lengths, in steps of `segments`: within 1e-4 of the largest logit, and a KL of at most 1e-7.
+  static void agrees(const RandomModel& m, OpenVinoOptions options, const std::vector<int64_t>& counts,
+                     const std::vector<int64_t>& segments, std::string_view what) {
+    options.exact = true;
+    const auto ours = openvino_of(m, options);
+    ASSERT_NE(ours, nullptr) << what;
+    auto reference = make_reference(set_kv_format(m.program, name(options.kv)), m.weights, {.threads = 2});
+    ASSERT_TRUE(reference) << reference.error().message;
+    for (const int64_t count : counts) {
+      const auto ids = some_tokens(**reference, count, 5);
+      const auto expected = logits_in_segments(**reference, ids, std::vector<int64_t>{100});
+      ASSERT_TRUE(expected) << expected.error().message;
+      const auto got = logits_in_segments(*ours, ids, segments);
+      ASSERT_TRUE(got) << what << ": " << got.error().message;
+      ASSERT_EQ(got->size(), expected->size());
+      const double off = largest_difference(*expected, *got), kl = mean_kl(*expected, *got, ours->info().vocabulary);
+      EXPECT_LE(off, 1e-4) << what << ", " << count << " tokens";
+      EXPECT_LE(std::fabs(kl), 1e-7) << what << ", " << count << " tokens";
+      EXPECT_NE(off, 0) << what << ": two targets that agree to the last bit are one";
+    }
+  }
+};
+
+TEST_F(WithOpenVino, agrees_with_the_reference_in_every_family) {
+  for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3"})
+    agrees(model(family, 320), {.kv = KvFormat::f32}, {40}, {17, 1, 1, 64}, family);
+}
+
+// Every format by itself is the business of the lowering's test.
+TEST_F(WithOpenVino, agrees_with_the_reference_in_every_kind_of_format) {
+  using enum WeightFormat;
+  for (const WeightFormat format : {f16, q8c, q4g32, q4g32m, q5g32m})
+    agrees(model("llama", 320, format, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(format));
+}
+
+// The graphs that an NPU would get: prompts that end around every block's edge.
+TEST_F(WithOpenVino, agrees_with_the_reference_in_static_blocks) {
+  agrees(model("qwen3", 320), {.kv = KvFormat::f32, .block_rows = {1, 4, 16}}, {1, 3, 4, 5, 15, 16, 17, 21}, {100},
+         "static blocks");
+}
+
+TEST_F(WithOpenVino, agrees_with_the_reference_over_windows) {
+  agrees(model("gemma3", 320, WeightFormat::q4g128, 20), {.kv = KvFormat::f32}, {90}, {33, 7}, "gemma3, window of 20");
+}
+
+TEST_F(WithOpenVino, agrees_with_the_reference_over_an_F16_cache) {
+  const RandomModel m = model("llama", 320);
+  const auto ours = openvino_of(m, {.kv = KvFormat::f16, .exact = true});
+  ASSERT_NE(ours, nullptr);
+  auto reference = make_reference(set_kv_format(m.program, "f16"), m.weights, {.threads = 2});
+  ASSERT_TRUE(reference);
+  const auto ids = some_tokens(*ours, 60, 5);
+  const auto expected = logits_in_segments(**reference, ids, std::vector<int64_t>{100});
+  const auto got = logits_in_segments(*ours, ids, std::vector<int64_t>{31, 1});
+  ASSERT_TRUE(expected && got);
+  EXPECT_LE(mean_kl(*expected, *got, ours->info().vocabulary), 1e-6);
+}
+
+TEST_F(WithOpenVino, says_which_graphs_are_compiled_and_stops_when_told) {
+  const RandomModel m = model("llama", 320);
+  std::vector<int> seen;
+  OpenVinoOptions options{.runtime = openvino_runtime(), .block_rows = {1, 4}};
+  options.on_compiled = [&](int done, int total) {
+    EXPECT_EQ(total, 8);  // three segments and the head, twice
+    seen.push_back(done);
+    return done < 3;
+  };
+  const auto target = make_openvino(m.program, m.weights, options);
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().code, Code::cancelled);
+  EXPECT_EQ(seen, (std::vector{1, 2, 3}));
+}
+
+TEST_F(WithOpenVino, refuses_a_format_that_the_device_does_not_take) {
+  const RandomModel m = model("llama", 320, WeightFormat::iq4g32);
+  const auto target = make_openvino(m.program, m.weights, {.runtime = openvino_runtime()});
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().code, Code::unsupported);
+  EXPECT_NE(target.error().message.find("iq4g32"), std::string::npos) << target.error().message;
+}
+
+}  // namespace
+}  // namespace onw::testing
