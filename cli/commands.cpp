@@ -39,9 +39,8 @@ std::span<const Command> all_commands() {
        run_serve},
       {"inspect",
        "Shows what a model is and takes, or what lies in a published file",
-       "Dimensions, formats, bits per weight, and the memory at --context tokens. --graph, --plan and --dot show what "
-       "the "
-       "compiler makes of it.",
+       "Dimensions, formats, bits per weight, and the memory at --context tokens. --graph, --plan, --ir and --dot "
+       "show what the compiler makes of it.",
        {{"MODEL", "As for chat; a .gguf or .safetensors file is listed as it is"}},
        run_inspect},
       {"tokenize",

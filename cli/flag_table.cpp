@@ -90,6 +90,10 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--primitive", Kind::toggle, "", "", "", "inspect", "With --graph: as the family wrote it, lowered to primitives"},
     {"--plan", Kind::integer, "ROWS", "", "", "inspect", "Prints the fused steps for that many rows, and their memory",
      1, 65536},
+    {"--ir", Kind::integer, "ROWS", "", "", "inspect",
+     "Writes the graphs that OpenVINO would get for that many rows, each with its constants, into the folder of --out",
+     1, 65536},
+    {"--out", Kind::text, "FOLDER", "", "", "inspect", "With --ir: where to; made where it is missing"},
     {"--dot", Kind::toggle, "", "", "", "inspect", "With --graph: as a picture for Graphviz"},
 
     // Output.

@@ -17,6 +17,7 @@
 #include "passes/decompose.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
+#include "targets/openvino/graphs.h"
 #include "text/text.h"
 
 namespace onw::cli {
@@ -186,6 +187,19 @@ Result<std::string> graph_text(const OpenedModel& model, const Args& args) {
   return text;
 }
 
+// The graphs as OpenVINO's own tools read them.
+Result<void> write_ir(const OpenedModel& model, const Args& args) {
+  const auto weights = row_weights(model);
+  RETURN_IF_ERROR(weights);
+  const auto names =
+      openvino::write_graphs(model.program, *weights, *args.integer("--ir"), "openvino:CPU", args.text("--out"));
+  RETURN_IF_ERROR(names);
+  std::string text;
+  for (const std::string& name : *names)
+    text += fmt::format("{}\n", (std::filesystem::path(args.text("--out")) / (name + ".xml")).string());
+  return write_output(text);
+}
+
 }  // namespace
 
 Result<void> run_inspect(const Args& args) {
@@ -193,10 +207,12 @@ Result<void> run_inspect(const Args& args) {
     if (args.has(flag) && !args.has("--graph"))
       return error(Code::usage, "{} shows a graph another way, and needs --graph ROWS: onw inspect {} --graph 1 {}",
                    flag, args.positional(0), flag);
-  const bool compiled = args.has("--graph") || args.has("--plan");
+  if (args.has("--ir") != args.has("--out"))
+    return error(Code::usage, "--ir and --out go together: onw inspect {} --ir 1 --out FOLDER", args.positional(0));
+  const bool compiled = args.has("--graph") || args.has("--plan") || args.has("--ir");
   if (!compiled && is_published_file(args.positional(0))) return inspect_file(args.positional(0), args.has("--json"));
   if (compiled && is_published(args.positional(0)))
-    return error(Code::usage, "--graph and --plan show a converted model, and {} is none yet: onw convert {} OUT",
+    return error(Code::usage, "--graph, --plan and --ir show a converted model, and {} is none yet: onw convert {} OUT",
                  args.positional(0), args.positional(0));
   const auto folder = locate_model(args.positional(0));
   RETURN_IF_ERROR(folder);
@@ -214,6 +230,7 @@ Result<void> run_inspect(const Args& args) {
     RETURN_IF_ERROR(text);
     RETURN_IF_ERROR(write_output(*text));
   }
+  if (args.has("--ir")) RETURN_IF_ERROR(write_ir(*model, args));
   if (!args.has("--plan")) return {};
   const auto options = cpu_options(*model, args, *args.integer("--plan"));
   RETURN_IF_ERROR(options);

@@ -1,6 +1,7 @@
 // A Program's functions as OpenVINO graphs: segments of the body, and the head, for one number of rows.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,11 @@ struct ProgramGraphs {
 // `rows` may be kRows: graphs of any number of rows. Errors: those of decompose and lower.
 Result<ProgramGraphs> lower_program(const Program& program, const CutFunction& cut, const WeightSet& weights,
                                     Constants& constants, int64_t rows, std::string_view device);
+
+// The same graphs as files for tools that read them (Netron, benchmark_app), each with a compact file of its own
+// constants: FOLDER/body.0.xml and body.0.bin, ..., head.xml and head.bin. Returns their names, without ending. Errors:
+// those of lower_program; io, no_space.
+Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights, int64_t rows,
+                                              std::string_view device, const std::filesystem::path& folder);
 
 }  // namespace onw::openvino

@@ -58,5 +58,67 @@ class Doctor(unittest.TestCase):
         self.assertNotIn("libopenvino_c", done.stdout)
 
 
+class Models(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        harness.converted_model()
+
+    def test_graphs_are_written_for_other_tools(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = onw("inspect", "tiny", "--ir", 4, "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            written = sorted(pathlib.Path(line).name for line in done.stdout.splitlines())
+            self.assertEqual(written, sorted(p.name for p in pathlib.Path(folder).glob("*.xml")))
+            self.assertIn("head.xml", written)
+            self.check_with_openvino(pathlib.Path(folder))
+
+    def check_with_openvino(self, folder):
+        """Each graph compiles, and each product with a low-bit weight computes with its codes."""
+        try:
+            import openvino
+        except ImportError:
+            self.skipTest("this Python has no openvino: the files were written, but not read. Run ./test.sh, which installs it")
+        low = ("i4", "u4", "i8", "u8")
+        core = openvino.Core()
+        for xml in folder.glob("*.xml"):
+            model = core.read_model(xml)
+            weights = [op for op in model.get_ops() if op.get_type_name() == "Constant" and op.get_element_type().get_type_name() in low]
+            self.assertTrue(weights, xml.name)
+            compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+            products = [op for op in compiled.get_runtime_model().get_ops() if str(op.get_rt_info()["layerType"].value) == "FullyConnected"]
+            with_codes = [op for op in products if op.inputs()[1].get_element_type().get_type_name() in low]
+            self.assertEqual(len(with_codes), len(weights), xml.name)
+
+    def test_ir_without_a_folder_is_a_wrong_command_line(self):
+        for words in (["--ir", 4], ["--out", "x"]):
+            done = onw("inspect", "tiny", *words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--ir 1 --out FOLDER", done.stderr)
+
+    @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
+    def test_a_model_answers_on_its_CPU_device(self):
+        words = ["chat", "tiny", "--device", "openvino:CPU", "--prompt", "abc", "--max-tokens", 4, "--temperature", 0]
+        done = onw(*words, ONW_OPENVINO_DIR=openvino_folder())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(onw(*words, ONW_OPENVINO_DIR=openvino_folder()).stdout, done.stdout)
+
+    def test_without_openvino_its_device_says_how_to_get_it(self):
+        done = onw("chat", "tiny", "--device", "openvino:CPU", "--prompt", "abc", ONW_OPENVINO_DIR="/no/such/folder")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("pip install openvino", done.stderr)
+
+    @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
+    def test_agrees_with_the_reference(self):
+        with tempfile.NamedTemporaryFile("w") as ids:
+            ids.write(" ".join(str(7 * i % 90) for i in range(60)))
+            ids.flush()
+            done = onw("eval", "tiny", "--ids", ids.name, "--device", "openvino:CPU", "--quantised", "no", "--kv", "f32",
+                       "--against", "reference", "--json", ONW_OPENVINO_DIR=openvino_folder())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            self.assertLess(abs(found["against"]["mean_kl"]), 1e-7, found)
+
+
 if __name__ == "__main__":
     harness.main()
