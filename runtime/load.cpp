@@ -70,7 +70,7 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
                    .on_thread_choices = [measured](const auto& choices) { measured.write(choices); }});
 }
 
-// K and V in F16 unless asked otherwise: its own attention would widen INT8 each time.
+// K and V in F16 unless asked otherwise: this device is there to be compared with.
 Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, const Machinery& machinery,
                                                          const LoadOptions& options) {
   const auto library = openvino::find_library(openvino::search_places());
