@@ -119,9 +119,7 @@ Result<void> run_chat(const Args& args) {
     if (!running.stop()) exit_now(kInterrupted);
   });
   if (args.has("--prompt")) return say_once(session, args.text("--prompt"), running);
-  const auto& engine = (*model)->engine->info();
-  tell("{} on {}, context of {} tokens ({}). /help shows what to type\n", (*model)->name, engine.device,
-       engine.context_tokens, engine.context_reason);
+  tell("{} on {}. /help shows what to type\n", (*model)->name, describe((*model)->engine->info()));
   return converse(session);
 }
 

@@ -44,4 +44,10 @@ LoadOptions load_options(const Args& args) {
   return options;
 }
 
+std::string describe(const EngineSetup& engine) {
+  const std::string& hardware = engine.model.hardware;
+  return fmt::format("{}{}, context of {} tokens ({})", engine.device, hardware.empty() ? "" : " (" + hardware + ")",
+                     engine.context_tokens, engine.context_reason);
+}
+
 }  // namespace onw::cli

@@ -105,9 +105,7 @@ class Ending {
 };
 
 void announce(const server::ServedModel& model, const server::HttpServer& http, const Args& args) {
-  const auto& engine = model.engine->info();
-  tell("{} on {}, context of {} tokens ({})\n", model.name, engine.device, engine.context_tokens,
-       engine.context_reason);
+  tell("{} on {}\n", model.name, describe(model.engine->info()));
   tell("Serving at http://{}/v1\n", fmt::join(http.addresses(), "/v1 and http://"));
   if (!only_this_machine(args.text("--host")) && !args.has("--api-key"))
     tell("Anyone on the network may use it: --api-key KEY asks for a key\n");

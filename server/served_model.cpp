@@ -1,6 +1,7 @@
 #include "server/served_model.h"
 
 #include <ctime>
+#include <future>
 
 #include "runtime/sampler.h"
 #include "store/model_folder.h"
@@ -25,6 +26,21 @@ SamplingParams sampling_of(const GenerationDefaults& defaults) {
   return s;
 }
 
+struct TextSide {
+  Tokenizer tokenizer;
+  std::optional<ChatTemplate> chat_template;
+};
+
+Result<TextSide> open_text_side(const std::filesystem::path& folder) {
+  auto tokenizer = Tokenizer::open(folder.string());
+  RETURN_IF_ERROR(tokenizer);
+  TextSide text{.tokenizer = std::move(*tokenizer)};
+  auto chat_template = ChatTemplate::open(folder.string());
+  if (!chat_template && chat_template.error().code != Code::not_found) return failure(std::move(chat_template));
+  if (chat_template) text.chat_template = std::move(*chat_template);
+  return text;
+}
+
 }  // namespace
 
 Result<SamplingParams> recommended_sampling(const ModelFolder& folder) {
@@ -42,18 +58,19 @@ std::vector<int64_t> ServedModel::branch_points(std::string_view request_json, c
 
 Result<std::unique_ptr<ServedModel>> ServedModel::load(const std::filesystem::path& folder, std::string name,
                                                        const EngineOptions& options) {
-  auto tokenizer = Tokenizer::open(folder.string());
-  RETURN_IF_ERROR(tokenizer);
-  auto chat_template = ChatTemplate::open(folder.string());
-  if (!chat_template && chat_template.error().code != Code::not_found) return failure(std::move(chat_template));
+  // A large vocabulary takes longer than the weights, which are only mapped: both at once.
+  auto text_side = std::async(std::launch::async, [&folder] { return open_text_side(folder); });
   const auto stored = ModelFolder::open(folder);
   RETURN_IF_ERROR(stored);
   const auto sampling = recommended_sampling(*stored);
   RETURN_IF_ERROR(sampling);
   auto engine = Engine::load(folder, options);
+  auto text = text_side.get();
+  RETURN_IF_ERROR(text);
   RETURN_IF_ERROR(engine);
-  auto model = std::make_unique<ServedModel>(ServedModel{.name = std::move(name), .tokenizer = std::move(*tokenizer)});
-  if (chat_template) model->chat_template = std::move(*chat_template);
+  auto model = std::make_unique<ServedModel>(ServedModel{.name = std::move(name),
+                                                         .tokenizer = std::move(text->tokenizer),
+                                                         .chat_template = std::move(text->chat_template)});
   model->style = answer_style(model->tokenizer, model->chat_template ? &*model->chat_template : nullptr);
   for (const int64_t id : stored->engine().stop_ids) model->stop_ids.push_back(static_cast<int32_t>(id));
   model->sampling = *sampling;

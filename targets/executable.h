@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -143,6 +144,7 @@ struct ExecutableInfo {
   int max_partial_rows = 0;       // a step of which only a part may be kept has at most this many rows per sequence
   bool truncates_freely = false;  // every length <= length() is restorable
   KvFormat kv = KvFormat::int8;
+  std::string hardware = {};  // what of the machine computes, for people: "amx, 2 threads"
 };
 
 class Executable {

@@ -73,7 +73,9 @@ class Cpu final : public Executable {
              .max_step_rows = options.max_step_rows,
              .max_partial_rows = options.max_step_rows,
              .truncates_freely = !windows,
-             .kv = options.kv};
+             .kv = options.kv,
+             .hardware =
+                 fmt::format("{}, {} thread{}", name(options.isa), options.threads, options.threads == 1 ? "" : "s")};
     for (const RopeTable& t : fused.rope_tables) inv_freq_.emplace_back(t.inv_freq.begin(), t.inv_freq.end());
     form_ = std::make_shared<const SequenceForm>(SequenceForm{std::move(fused), options.kv, context});
     spans_.reserve(static_cast<size_t>(options.max_step_rows));
