@@ -40,7 +40,21 @@ double share(const Report& r, const BenchTiming& t) {
   return std::max(t.bytes_per_s / r.roofs.read_bytes_per_s, t.ops_per_s / r.roofs.ops_per_s);
 }
 
-std::vector<BenchCase> cases(const Args& args) {
+// As far as the context reaches.
+std::vector<BenchCase> full_cases(int64_t drawn, int64_t max_context) {
+  std::vector<BenchCase> all;
+  for (const int64_t rows : {64, 512, 2048}) all.push_back({.prompt = true, .rows = rows});
+  for (const int64_t depth : {0, 1024, 8192, 16384}) all.push_back({.prompt = false, .rows = drawn, .depth = depth});
+  for (const int batch : {2, 4, 8}) all.push_back({.prompt = false, .rows = drawn, .batch = batch});
+  for (const BenchCase& c : all)
+    if (c.depth + c.rows > max_context)
+      tell("Left out: {} tokens at a depth of {}, beyond the model's context of {}\n", c.rows, c.depth, max_context);
+  std::erase_if(all, [&](const BenchCase& c) { return c.depth + c.rows > max_context; });
+  return all;
+}
+
+std::vector<BenchCase> cases(const Args& args, int64_t max_context) {
+  if (args.has("--full")) return full_cases(*args.integer("--decode"), max_context);
   std::vector<BenchCase> all;
   for (const int64_t batch : args.integers("--batch"))
     for (const int64_t depth : args.integers("--depth")) {
@@ -114,7 +128,7 @@ Result<Report> measure(const Args& args) {
   RETURN_IF_ERROR(load(*folder, args, r, executable));
   const auto draw = draws(args, executable->info().vocabulary);
   RETURN_IF_ERROR(draw);
-  const auto all = cases(args);
+  const auto all = cases(args, executable->info().max_context);
   {
     Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
     Bench bench(*executable, r.cost, *draw);

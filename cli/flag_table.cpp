@@ -81,6 +81,8 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--decode", Kind::integer, "N", "64", "", "bench", "Tokens to draw; 0: none", 0, kMany},
     {"--depth", Kind::integers, "N,…", "0", "", "bench", "Tokens in the cache before the measured ones", 0, kMany},
     {"--batch", Kind::integers, "N,…", "1", "", "bench", "Conversations at the same time", 1, 4096},
+    {"--full", Kind::toggle, "", "", "", "bench",
+     "The usual figures instead: prompts of 64, 512 and 2048; decoding at 0, 1k, 8k and 16k; 2, 4 and 8 conversations"},
     {"--replay", Kind::text, "FILE", "", "", "bench", "Takes recorded token ids as the draws"},
     {"--no-load", Kind::toggle, "", "", "", "bench", "Leaves the page cache alone: loading is not timed"},
     {"--profile", Kind::toggle, "", "", "", "bench", "Also where the time of a prompt or step goes, op by op"},

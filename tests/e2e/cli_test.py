@@ -263,6 +263,14 @@ class Measuring(unittest.TestCase):
         self.assertGreaterEqual(found["roofs"]["ops_per_s"], found["roofs"]["vector_ops_per_s"])
         self.assertEqual(onw("bench", "tiny", "--depth", "5000").returncode, 1)
 
+    def test_bench_gives_the_usual_figures_as_far_as_the_context_reaches(self):
+        done = onw("bench", "tiny", "--full", "--decode", "3", "--no-load", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = [(r["kind"], r["rows"], r["depth"], r["batch"]) for r in json.loads(done.stdout)["runs"]]
+        self.assertEqual(found, [("prompt", 64, 0, 1), ("prompt", 512, 0, 1), ("prompt", 2048, 0, 1), ("decode", 3, 0, 1),
+                                 ("decode", 3, 1024, 1), ("decode", 3, 0, 2), ("decode", 3, 0, 4), ("decode", 3, 0, 8)])
+        self.assertIn("3 tokens at a depth of 8192, beyond the model's context of 2048", done.stderr)
+
     def test_bench_tells_where_the_time_goes(self):
         done = onw("bench", "tiny", "--prompt", "0", "--decode", "3", "--profile", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
