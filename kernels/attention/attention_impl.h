@@ -161,9 +161,17 @@ struct Kernels {
 
   // ---- Softmax of one row over its part of the block
 
-  static F visible(int64_t i, const TileRow& row, F x, F otherwise) {
-    if (i >= row.lo && i + L <= row.hi) return x;
-    return V::select(V::lanes(static_cast<int>(row.lo - i), static_cast<int>(row.hi - i)), x, otherwise);
+  // Calls body(i, keep) for the vectors at which the row looks; keep(x, otherwise) is x where it does.
+  template <class Body>
+  static void for_visible(const TileRow& row, Body body) {
+    const int64_t all_from = (row.lo + L - 1) / L * L, all_to = row.hi / L * L;
+    const auto edge = [&](int64_t i) {
+      const auto seen = V::lanes(static_cast<int>(row.lo - i), static_cast<int>(row.hi - i));
+      body(i, [seen](F x, F otherwise) { return V::select(seen, x, otherwise); });
+    };
+    if (row.lo < all_from) edge(all_from - L);
+    for (int64_t i = all_from; i < all_to; i += L) body(i, [](F x, F) { return x; });
+    if (all_from <= all_to && all_to < row.hi) edge(all_to);
   }
 
   // Scores to weights, in place; m and l of the block; for INT8 the weights' codes as bytes for the vectors that begin
@@ -171,39 +179,54 @@ struct Kernels {
   static void softmax(const AttentionForm& form, const AttentionScratch& s, TileRow& row, int at, int64_t from,
                       int64_t to) {
     float* score = s.scores + at * kP;
-    const int64_t begin = row.lo / L * L;
     const F nothing = V::set(-__builtin_inff()), zero = V::set(0.0f);
     F largest = nothing;
-    for (int64_t i = begin; i < row.hi; i += L) largest = V::max(visible(i, row, V::load(score + i), nothing), largest);
+    for_visible(row, [&](int64_t i, auto keep) { largest = V::max(keep(V::load(score + i), nothing), largest); });
     const float m = V::reduce_max(largest);
+    const F m_all = V::set(m);
+    const float* v_scale = s.scales + kP;
     const bool coded = form.kv == KvFormat::int8;
     F partial[kParts];
     for (F& p : partial) p = zero;
     I magnitude = V::izero();
-    for (int64_t i = begin; i < row.hi; i += L) {
-      const F p = visible(i, row, forms::exp_of_nonpositive<V>(V::load(score + i) - V::set(m)), zero);
+    for_visible(row, [&](int64_t i, auto keep) {
+      const F p = keep(forms::exp_of_nonpositive<V>(V::load(score + i) - m_all), zero);
       F& sum = partial[kParts == 1 ? 0 : i / L % kParts];
       sum = sum + p;
-      const F w = coded ? visible(i, row, p * V::load(s.scales + kP + i), zero) : p;
+      const F w = coded ? keep(p * V::load(v_scale + i), zero) : p;
       magnitude = V::max_magnitude(magnitude, w);
       V::store(score + i, w);
-    }
+    });
     s.block_m[at] = m;
     s.block_l[at] = V::fold(partial);
-    if (!coded) return;
-    const float largest_w = V::reduce_max(magnitude);
-    const bool usable = largest_w > 0 && largest_w < __builtin_inff();
-    row.factor = usable ? largest_w / 65535.0f : largest_w;
-    const F inv = V::set(usable ? 65535.0f / largest_w : 0.0f);
+    if (coded) weight_codes(s, row, at, V::reduce_max(magnitude), from, to);
+  }
+
+  // The weights of a row as 16-bit fixed point, low and high bytes apart.
+  static void weight_codes(const AttentionScratch& s, TileRow& row, int at, float largest, int64_t from, int64_t to) {
+    const bool usable = largest > 0 && largest < __builtin_inff();
+    row.factor = usable ? largest / 65535.0f : largest;
+    const F inv = V::set(usable ? 65535.0f / largest : 0.0f);
+    const float* weight = s.scores + at * kP;
     uint8_t* low = s.bytes + at * 2 * kP;
-    for (int64_t i = from; i < to; i += 32) {
-      I code[32 / L];
-      for (int h = 0; h < 32 / L; h++) {
-        const int64_t at_h = i + h * L;
-        code[h] = usable && at_h >= begin && at_h < row.hi ? V::round(V::load(score + at_h) * inv) : V::izero();
+    const auto store = [&](int64_t begin, int64_t end, auto value) {
+      for (int64_t i = begin; i < end; i += 32) {
+        I code[32 / L];
+        for (int h = 0; h < 32 / L; h++) code[h] = value(i + h * L);
+        V::store_low_high(low + i, low + kP + i, code);
       }
-      V::store_low_high(low + i, low + kP + i, code);
-    }
+    };
+    const auto none = [](int64_t) { return V::izero(); };
+    const auto all = [&](int64_t i) { return V::round(V::load(weight + i) * inv); };
+    const int64_t begin = row.lo / L * L, end = row.hi;
+    const auto some = [&](int64_t i) { return begin <= i && i < end ? all(i) : V::izero(); };
+    if (!usable) return store(from, to, none);
+    const int64_t first = begin / 32 * 32, all_from = (begin + 31) / 32 * 32, all_to = end / 32 * 32;
+    store(from, first, none);
+    store(first, all_from, some);
+    store(all_from, all_to, all);
+    store(all_from > all_to ? all_from : all_to, end, some);
+    store((end + 31) / 32 * 32, to, none);
   }
 
   // ---- Weighted sums of V
