@@ -191,8 +191,9 @@ Result<std::string> graph_text(const OpenedModel& model, const Args& args) {
 Result<void> write_ir(const OpenedModel& model, const Args& args) {
   const auto weights = row_weights(model);
   RETURN_IF_ERROR(weights);
-  const auto names =
-      openvino::write_graphs(model.program, *weights, *args.integer("--ir"), "openvino:CPU", args.text("--out"));
+  const auto names = openvino::write_graphs(
+      model.program, *weights, {.rows = *args.integer("--ir"), .kv = kv_format(args).value_or(KvFormat::f16)},
+      args.text("--out"));
   RETURN_IF_ERROR(names);
   std::string text;
   for (const std::string& name : *names)

@@ -1,7 +1,12 @@
 #include "targets/openvino/graphs.h"
 
+#include <algorithm>
+
 #include "base/output_file.h"
+#include "graph/ops.h"
 #include "passes/decompose.h"
+#include "targets/openvino/attention_graph.h"
+#include "targets/openvino/kv_chunks.h"
 
 namespace onw::openvino {
 namespace {
@@ -40,30 +45,65 @@ Result<void> write_file(const std::filesystem::path& path, std::span<const std::
   return file->finish();
 }
 
+// A graph that `make` lowers, as a pair of files.
+template <class Make>
+Result<void> write_graph(const WeightSet& weights, const std::filesystem::path& stem, Make make) {
+  auto constants = Constants::create(weights, true);
+  RETURN_IF_ERROR(constants);
+  const Result<Ir> ir = make(*constants);
+  RETURN_IF_ERROR(ir);
+  RETURN_IF_ERROR(write_file(stem.string() + ".xml", std::as_bytes(std::span(ir->xml))));
+  return write_file(stem.string() + ".bin", constants->memory());
+}
+
+// What the attentions of a function look like, each once.
+std::vector<AttentionShape> attention_shapes(const Program& program, const CutFunction& cut, KvFormat kv) {
+  std::vector<AttentionShape> shapes;
+  for (const auto& between : cut.host)
+    for (const HostStep& step : between) {
+      if (step.node.op != Op::attention) continue;
+      const int state = program.state(step.node.attributes.text("state"));
+      const AttentionShape shape = attention_shape(step.node, program.states[static_cast<size_t>(state)], kv);
+      if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
+    }
+  return shapes;
+}
+
+constexpr int64_t kChunkBase = 1024;
+
 }  // namespace
 
-Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights, int64_t rows,
-                                              std::string_view device, const std::filesystem::path& folder) {
+Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights,
+                                              const WriteOptions& options, const std::filesystem::path& folder) {
   const Function* body = program.function("body");
   const Function* head = program.function("head");
   if (body == nullptr || head == nullptr)
     return error(Code::invalid_argument, "the program has no function 'body' or 'head'");
   auto cut = cut_at_host_steps(*body);
   RETURN_IF_ERROR(cut);
-  cut->segments.push_back(*head);
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) return error(Code::io, "{}: cannot be made: {}", folder.string(), failure.message());
   std::vector<std::string> names;
-  for (const Function& segment : cut->segments) {
-    auto constants = Constants::create(weights, true);
-    RETURN_IF_ERROR(constants);
-    const auto ir = lower_function(program, segment, weights, *constants, rows, device);
-    RETURN_IF_ERROR(ir);
-    RETURN_IF_ERROR(write_file(folder / (segment.name + ".xml"), std::as_bytes(std::span(ir->xml))));
-    RETURN_IF_ERROR(write_file(folder / (segment.name + ".bin"), constants->memory()));
-    names.push_back(segment.name);
+  std::vector<Function> functions = cut->segments;
+  functions.push_back(*head);
+  for (const Function& f : functions) {
+    names.push_back(f.name);
+    RETURN_IF_ERROR(write_graph(weights, folder / f.name, [&](Constants& constants) {
+      return lower_function(program, f, weights, constants, options.rows, options.device);
+    }));
   }
+  const std::vector<AttentionShape> shapes = attention_shapes(program, *cut, options.kv);
+  for (size_t i = 0; i < shapes.size(); ++i)
+    for (int64_t chunk = 1; chunk <= 5 && chunk_at(chunk, kChunkBase).begin < 2 * program.max_context; ++chunk) {
+      AttentionShape shape = shapes[i];
+      shape.rows = options.rows;
+      shape.length = chunk_at(chunk, kChunkBase).length;
+      names.push_back(fmt::format("attention.{}.{}", i, shape.length));
+      RETURN_IF_ERROR(write_graph(weights, folder / names.back(), [&](Constants& constants) {
+        return lower(attention_graph(shape), weights, constants, options.device);
+      }));
+    }
   return names;
 }
 

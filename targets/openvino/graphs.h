@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/kv_format.h"
 #include "passes/cut.h"
 #include "targets/openvino/lower.h"
 
@@ -19,10 +20,17 @@ struct ProgramGraphs {
 Result<ProgramGraphs> lower_program(const Program& program, const CutFunction& cut, const WeightSet& weights,
                                     Constants& constants, int64_t rows, std::string_view device);
 
+struct WriteOptions {
+  int64_t rows = 1;
+  KvFormat kv = KvFormat::f16;
+  std::string_view device = "openvino:CPU";
+};
+
 // The same graphs as files for tools that read them (Netron, benchmark_app), each with a compact file of its own
-// constants: FOLDER/body.0.xml and body.0.bin, ..., head.xml and head.bin. Returns their names, without ending. Errors:
-// those of lower_program; io, no_space.
-Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights, int64_t rows,
-                                              std::string_view device, const std::filesystem::path& folder);
+// constants: FOLDER/body.0.xml and body.0.bin, ..., head.xml and head.bin; and those of attention over each length of
+// chunk that the model's context has, attention.0.1024.xml, ... Returns their names, without ending. Errors: those of
+// lower_program; io, no_space.
+Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights,
+                                              const WriteOptions& options, const std::filesystem::path& folder);
 
 }  // namespace onw::openvino

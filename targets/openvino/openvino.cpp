@@ -8,10 +8,9 @@
 #include "quant/unpack.h"
 #include "targets/check_step.h"
 #include "targets/cpu/aligned_bytes.h"
-#include "targets/cpu/sequence.h"
 #include "targets/openvino/graph.h"
 #include "targets/openvino/graphs.h"
-#include "targets/openvino/host_steps.h"
+#include "targets/openvino/kv_side.h"
 
 namespace onw {
 namespace {
@@ -56,21 +55,17 @@ class OpenVino final : public Executable {
   }
 
   explicit OpenVino(const OpenVinoOptions& options)
-      : options_(options),
-        pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}),
-        attention_(&attention_ops(options.isa)) {}
+      : options_(options), pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}) {}
 
   const ExecutableInfo& info() const override { return info_; }
   bool mixes_prompt_and_decode() const override { return true; }
-  Result<std::unique_ptr<Sequence>> new_sequence() override { return std::make_unique<cpu::CpuSequence>(form_); }
+  Result<std::unique_ptr<Sequence>> new_sequence() override { return kv_->new_sequence(); }
 
   // The device packs every weight anew, block by block of rows; the mapping is given back.
   MemoryNeed need(int64_t tokens, int sequences) const override {
     MemoryNeed n;
     n.weights_bytes = weight_bytes_ * static_cast<int64_t>(blocks_.size());
-    for (const StateDecl& s : form_->program.states)
-      n.state_bytes += cpu::page_bytes(s, options_.kv) *
-                       cpu::pages_needed(s, tokens, cpu::kWindowSlack + info_.max_step_rows) * sequences;
+    n.state_bytes = kv_->state_bytes(tokens) * sequences;
     n.work_bytes = arena_bytes_ + info_.vocabulary * 4;
     return n;
   }
@@ -78,9 +73,7 @@ class OpenVino final : public Executable {
   Cost cost(const StepShape& s) const override {
     constexpr double kBytesPerSecond = 1.5e10, kOpsPerSecond = 7e11;
     const auto bytes = static_cast<double>(weight_bytes_);
-    double kv = 0;
-    for (const StateDecl& d : form_->program.states)
-      kv += static_cast<double>(s.depth) * static_cast<double>(cpu::page_bytes(d, options_.kv)) / kPagePositions;
+    const auto kv = static_cast<double>(kv_->state_bytes(s.depth));
     return {std::max((bytes + kv * s.sequences) / kBytesPerSecond, 4 * bytes * s.rows / kOpsPerSecond)};
   }
 
@@ -90,26 +83,19 @@ class OpenVino final : public Executable {
     hidden_.clear();
     logits_.clear();
     for (int64_t first = 0; first < static_cast<int64_t>(step.rows.size());) {
-      Block& block = block_for(static_cast<int64_t>(step.rows.size()) - first);
-      const int64_t most = block.rows == kRows ? info_.max_step_rows : block.rows;
-      const auto rows =
-          step.rows.subspan(static_cast<size_t>(first))
-              .first(static_cast<size_t>(std::min<int64_t>(most, static_cast<int64_t>(step.rows.size()) - first)));
+      Block& block = block_for(rows_together(step.rows.subspan(static_cast<size_t>(first))));
+      const auto rows = next_rows(step.rows.subspan(static_cast<size_t>(first)), block);
       RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
       first += static_cast<int64_t>(rows.size());
     }
     if (!std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); }))
       return error(Code::numerics, "the logits are not finite");
     for (size_t s = 0; s < step.sequences.size(); ++s)
-      sequence(step, static_cast<int>(s)).extend(std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence));
+      kv_->extend(*step.sequences[s], std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence));
     return Outputs{logits_, hidden_};
   }
 
  private:
-  static cpu::CpuSequence& sequence(const Step& step, int i) {
-    return static_cast<cpu::CpuSequence&>(*step.sequences[static_cast<size_t>(i)]);
-  }
-
   // ---- once
 
   Result<void> plan(const Program& program, const WeightSet& weights) {
@@ -120,7 +106,6 @@ class OpenVino final : public Executable {
              .max_context = context,
              .max_step_rows = options_.max_step_rows,
              .max_partial_rows = options_.max_step_rows,
-             .truncates_freely = std::ranges::none_of(program.states, [](const auto& s) { return s.window > 0; }),
              .kv = options_.kv};
     auto cut = cut_at_host_steps(*program.function("body"));
     RETURN_IF_ERROR(cut);
@@ -137,13 +122,24 @@ class OpenVino final : public Executable {
     arena_bytes_ = body_buffers_.bytes + head_buffers_.bytes;
     arena_ = cpu::aligned_bytes(arena_bytes_);
     std::fill_n(arena_.get(), arena_bytes_, std::byte{});
-    auto steps = HostSteps::create(
-        program, cut_, body_buffers_, weights, options_.kv,
-        {.max_rows = largest, .isa = options_.isa, .threads = options_.threads, .max_context = context});
-    RETURN_IF_ERROR(steps);
-    host_ = std::move(*steps);
+    const KvSideOptions side{.kv = options_.kv,
+                             .isa = options_.isa,
+                             .threads = options_.threads,
+                             .pool = &pool_,
+                             .max_rows = largest,
+                             .max_context = context,
+                             .max_step_rows = options_.max_step_rows};
+    auto kv =
+        options_.block_rows.empty()
+            ? make_page_side(program, cut_, body_buffers_, weights, side)
+            : make_chunk_side(program, cut_, body_buffers_, weights, side,
+                              {options_.runtime, kOpenVinoDevice, properties(options_), options_.chunk_positions});
+    RETURN_IF_ERROR(kv);
+    kv_ = std::move(*kv);
+    info_.truncates_freely = kv_->truncates_freely();
     for (const RopeTable& t : program.rope_tables) inv_freq_.emplace_back(t.inv_freq.begin(), t.inv_freq.end());
-    form_ = std::make_shared<const cpu::SequenceForm>(cpu::SequenceForm{program, options_.kv, context});
+    rope_tables_ = program.rope_tables;
+    embedding_scale_ = static_cast<float>(program.embedding_scale);
     return {};
   }
 
@@ -184,9 +180,21 @@ class OpenVino final : public Executable {
 
   Result<void> prepare(const Step& step) {
     for (size_t s = 0; s < step.sequences.size(); ++s)
-      RETURN_IF_ERROR(sequence(step, static_cast<int>(s))
-                          .prepare(std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence)));
+      RETURN_IF_ERROR(
+          kv_->prepare(*step.sequences[s], std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence)));
     return {};
+  }
+
+  // How many rows from the first on can run in one block, were it large enough.
+  int64_t rows_together(std::span<const Row> rows) const {
+    if (kv_->mixes_sequences()) return static_cast<int64_t>(rows.size());
+    const auto other = [&](const Row& row) { return row.sequence != rows.front().sequence; };
+    return std::ranges::find_if(rows, other) - rows.begin();
+  }
+
+  std::span<const Row> next_rows(std::span<const Row> rows, const Block& block) const {
+    const int64_t most = block.rows == kRows ? info_.max_step_rows : block.rows;
+    return rows.first(static_cast<size_t>(std::min(most, rows_together(rows))));
   }
 
   // The smallest block that holds the rows, else the largest.
@@ -196,25 +204,13 @@ class OpenVino final : public Executable {
   }
 
   Result<void> run_rows(const Step& step, std::span<const Row> rows, Block& block, const CancelToken& cancel) {
-    std::vector<cpu::Span> spans;
-    for (size_t r = 0; r < rows.size(); ++r) {
-      if (r == 0 || rows[r - 1].sequence != rows[r].sequence)
-        spans.push_back({.first_row = static_cast<int64_t>(r),
-                         .first_position = rows[r].index,
-                         .states = &sequence(step, rows[r].sequence).states()});
-      ++spans.back().rows;
-    }
-    const cpu::RunContext c{.arena = arena_.get(),
-                            .rows = static_cast<int64_t>(rows.size()),
-                            .spans = spans,
-                            .pool = &pool_,
-                            .isa = options_.isa,
-                            .attention = attention_};
+    const cpu::RunContext c{.arena = arena_.get(), .rows = static_cast<int64_t>(rows.size())};
+    RETURN_IF_ERROR(kv_->begin(step, rows, block.rows == kRows ? c.rows : block.rows));
     write_inputs(rows, c);
     for (size_t s = 0; s < block.body.size(); ++s) {
       if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
       RETURN_IF_ERROR(block.body[s].run(c.rows, body_buffers_, arena_.get()));
-      if (s < cut_.host.size()) host_.run(s, c);
+      if (s < cut_.host.size()) RETURN_IF_ERROR(kv_->run(s, arena_.get()));
     }
     const float* hidden = body_buffers_.slots.at("hidden").f32(c);
     for (size_t r = 0; r < rows.size(); ++r)
@@ -225,9 +221,7 @@ class OpenVino final : public Executable {
   }
 
   void write_inputs(std::span<const Row> rows, const cpu::RunContext& c) {
-    const Program& p = form_->program;
     const auto slot = [&](const std::string& name) { return body_buffers_.slots.at(name); };
-    const auto scale = static_cast<float>(p.embedding_scale);
     float* x = slot("x").f32(c);
     pool_.parallel_for(c.rows, [&](int64_t first, int64_t last, int) {
       for (int64_t r = first; r < last; ++r) {
@@ -238,11 +232,11 @@ class OpenVino final : public Executable {
           continue;
         }
         dequantise_row(embedding_, row.token, to);
-        for (float& v : to) v *= scale;
+        for (float& v : to) v *= embedding_scale_;
       }
     });
     for (size_t t = 0; t < inv_freq_.size(); ++t) {
-      const RopeTable& table = p.rope_tables[t];
+      const RopeTable& table = rope_tables_[t];
       if (!body_buffers_.slots.contains(table.name + ".cos")) continue;  // no layer rotates by it
       const cpu::Slot cos = slot(table.name + ".cos"), sin = slot(table.name + ".sin");
       for (int64_t r = 0; r < c.rows; ++r)
@@ -279,12 +273,12 @@ class OpenVino final : public Executable {
   BufferPlan body_buffers_, head_buffers_;
   int64_t head_rows_ = 0, arena_bytes_ = 0, weight_bytes_ = 0;
   cpu::AlignedBytes arena_;
-  HostSteps host_;
   std::unique_ptr<Constants> constants_;  // the compiled graphs may still read the small ones
   std::vector<Block> blocks_;
   ThreadPool pool_;
-  const AttentionOps* attention_;
-  std::shared_ptr<const cpu::SequenceForm> form_;
+  std::unique_ptr<KvSide> kv_;
+  std::vector<RopeTable> rope_tables_;
+  float embedding_scale_ = 1;
   std::vector<std::vector<float>> inv_freq_;
   std::vector<float> logits_, hidden_;
 };

@@ -21,9 +21,11 @@ struct OpenVinoOptions {
   // FP32 throughout: for comparisons. Else products of low-bit weights quantise their rows by groups of 128, as the CPU
   // target does.
   bool exact = false;
-  // Static graphs for blocks of so many rows, ascending; none: one graph for any number of rows.
+  // Static graphs for blocks of so many rows, ascending, and attention as graphs over chunks of the cache, which the
+  // host merges. None: one graph for any number of rows, and attention by the host.
   std::vector<int64_t> block_rows = {};
-  Isa isa = Isa::generic;  // of the host's steps
+  int64_t chunk_positions = 1024;  // of the first chunk
+  Isa isa = Isa::generic;          // of the host's steps
   int threads = 1;
   std::vector<int> cpus = {};  // of the host's threads, fastest first; empty: they may roam
   int max_step_rows = 512;

@@ -1,0 +1,289 @@
+#include "targets/openvino/kv_chunks.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/half.h"
+#include "kernels/scalar.h"
+#include "targets/canonical_state.h"
+
+namespace onw::openvino {
+namespace {
+
+constexpr int64_t kLargest = 16;  // times base
+
+// x in the cache's format; returns the scale (INT8 alone has one).
+uint16_t store(KvFormat format, std::span<const float> x, std::byte* to, int64_t stride) {
+  if (format == KvFormat::int8) {
+    std::vector<int8_t> codes(x.size());
+    const uint16_t scale = scalar::quantise_kv(x, codes.data());
+    for (size_t i = 0; i < codes.size(); ++i) std::memcpy(to + static_cast<int64_t>(i) * stride, &codes[i], 1);
+    return scale;
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    std::byte* at = to + static_cast<int64_t>(i) * stride;
+    if (format == KvFormat::f32) {
+      std::memcpy(at, &x[i], 4);
+      continue;
+    }
+    const uint16_t half = float_to_half(x[i]);
+    std::memcpy(at, &half, 2);
+  }
+  return 0;
+}
+
+}  // namespace
+
+// 1, 1, 2, 4, 8, 16, 16, ...
+ChunkPlace chunk_at(int64_t index, int64_t base) {
+  if (index == 0) return {0, 0, base};
+  if (index <= 5) return {index, base << (index - 1), base << (index - 1)};
+  return {index, kLargest * base * (index - 4), kLargest * base};
+}
+
+ChunkPlace chunk_of(int64_t position, int64_t base) {
+  int64_t index = 0;
+  if (position >= 2 * kLargest * base)
+    index = position / (kLargest * base) + 4;
+  else
+    while (chunk_at(index, base).begin + chunk_at(index, base).length <= position) ++index;
+  return chunk_at(index, base);
+}
+
+int64_t element_bytes(KvFormat format) { return format == KvFormat::int8 ? 1 : format == KvFormat::f16 ? 2 : 4; }
+
+int64_t chunk_bytes(const StateDecl& s, KvFormat format, int64_t length) {
+  return s.heads * length * ((s.head_dim + s.value_dim) * element_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
+}
+
+KvChunk::KvChunk(const StateDecl& s, KvFormat format, int64_t length)
+    : k(static_cast<size_t>(s.heads * length * s.head_dim * element_bytes(format))),
+      v(static_cast<size_t>(s.heads * length * s.value_dim * element_bytes(format))) {
+  if (format != KvFormat::int8) return;
+  k_scale.resize(static_cast<size_t>(s.heads * length));
+  v_scale.resize(static_cast<size_t>(s.heads * length));
+}
+
+class ChunkCheckpoint final : public Checkpoint {
+ public:
+  ChunkCheckpoint(std::vector<ChunkSequence::State> states, int64_t length, int64_t bytes)
+      : states(std::move(states)), length_(length), bytes_(bytes) {}
+  int64_t length() const override { return length_; }
+  int64_t bytes() const override { return bytes_; }
+  const std::vector<ChunkSequence::State> states;
+
+ private:
+  int64_t length_ = 0, bytes_ = 0;
+};
+
+ChunkSequence::ChunkSequence(std::shared_ptr<const ChunkForm> form)
+    : form_(std::move(form)), states_(form_->states.size()) {}
+
+Result<void> ChunkSequence::reserve(int64_t tokens) {
+  if (tokens > form_->max_context)
+    return error(Code::context_overflow, "{} tokens do not fit the context of {}", tokens, form_->max_context);
+  return {};
+}
+
+Result<void> ChunkSequence::prepare(int64_t rows) {
+  last_step_rows_ = 0;
+  if (rows == 0) return {};
+  const int64_t first = chunk_of(length_, form_->base).index, last = chunk_of(length_ + rows - 1, form_->base).index;
+  for (size_t s = 0; s < states_.size(); ++s) {
+    auto& chunks = states_[s].chunks;
+    for (int64_t i = first; i <= last; ++i) {
+      const int64_t length = chunk_at(i, form_->base).length;
+      if (static_cast<int64_t>(chunks.size()) <= i)
+        chunks.push_back(std::make_shared<KvChunk>(form_->states[s], form_->kv, length));
+      else if (chunks[static_cast<size_t>(i)].use_count() > 1)
+        chunks[static_cast<size_t>(i)] = std::make_shared<KvChunk>(*chunks[static_cast<size_t>(i)]);
+    }
+  }
+  return {};
+}
+
+void ChunkSequence::write(size_t state, int64_t position, const float* k, const float* v) {
+  const StateDecl& s = form_->states[state];
+  const ChunkPlace place = chunk_of(position, form_->base);
+  KvChunk& c = chunk(state, place.index);
+  const int64_t at = position - place.begin, bytes = element_bytes(form_->kv);
+  for (int64_t h = 0; h < s.heads; ++h) {
+    const auto row = static_cast<size_t>(h * place.length + at);
+    const uint16_t ks = store(form_->kv, {k + h * s.head_dim, static_cast<size_t>(s.head_dim)},
+                              c.k.data() + static_cast<int64_t>(row) * s.head_dim * bytes, bytes);
+    const uint16_t vs = store(form_->kv, {v + h * s.value_dim, static_cast<size_t>(s.value_dim)},
+                              c.v.data() + (h * s.value_dim * place.length + at) * bytes, place.length * bytes);
+    if (form_->kv == KvFormat::int8) c.k_scale[row] = ks, c.v_scale[row] = vs;
+  }
+}
+
+void ChunkSequence::extend(int64_t rows) {
+  length_ += rows;
+  last_step_rows_ = rows;
+}
+
+void ChunkSequence::cut(int64_t n) {
+  length_ = n;
+  last_step_rows_ = 0;
+  const int64_t kept = n == 0 ? 0 : chunk_of(n - 1, form_->base).index + 1;
+  for (State& s : states_)
+    if (static_cast<int64_t>(s.chunks.size()) > kept) s.chunks.resize(static_cast<size_t>(kept));
+}
+
+bool ChunkSequence::restorable(int64_t n) const {
+  for (size_t s = 0; s < states_.size(); ++s)
+    if (states_[s].first_kept > first_canonical_position(form_->states[s], n)) return false;
+  return true;
+}
+
+void ChunkSequence::commit(int rows_kept) {
+  CHECK(rows_kept >= 0 && rows_kept <= last_step_rows_);
+  cut(length_ - last_step_rows_ + rows_kept);
+}
+
+int64_t ChunkSequence::truncate(int64_t n) {
+  CHECK(n >= 0);
+  n = std::min(n, length_);
+  if (!restorable(n)) n = 0;
+  if (n == 0)
+    for (State& s : states_) s.first_kept = 0;
+  cut(n);
+  return n;
+}
+
+// What a chunk that is written to later keeps alive: the last of each state.
+Result<CheckpointPtr> ChunkSequence::checkpoint() {
+  int64_t bytes = 0;
+  if (length_ > 0)
+    for (const StateDecl& s : form_->states)
+      bytes += chunk_bytes(s, form_->kv, chunk_of(length_ - 1, form_->base).length);
+  return std::make_shared<ChunkCheckpoint>(states_, length_, bytes);
+}
+
+Result<void> ChunkSequence::restore(const Checkpoint& checkpoint) {
+  const auto* mine = dynamic_cast<const ChunkCheckpoint*>(&checkpoint);
+  if (mine == nullptr || mine->states.size() != states_.size())
+    return error(Code::invalid_argument, "the checkpoint belongs to another target");
+  states_ = mine->states;
+  cut(mine->length());
+  return {};
+}
+
+Result<std::unique_ptr<Sequence>> ChunkSequence::fork(int64_t n) {
+  if (n < 0 || n > length_)
+    return error(Code::invalid_argument, "cannot fork at {}: the sequence has {} tokens", n, length_);
+  if (!restorable(n))
+    return error(Code::invalid_argument, "cannot fork at {}: a window has moved on; {} can be restored", n, length_);
+  auto copy = std::make_unique<ChunkSequence>(form_);
+  copy->states_ = states_;
+  copy->cut(n);
+  return copy;
+}
+
+Result<void> ChunkSequence::export_to(StateSink& sink) const {
+  const int64_t bytes = element_bytes(form_->kv);
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const StateDecl& s = form_->states[i];
+    const int64_t first = first_canonical_position(s, length_);
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const auto count = static_cast<size_t>(length_ - first);
+      std::vector<std::byte> k(count * static_cast<size_t>(s.head_dim * bytes)),
+          v(count * static_cast<size_t>(s.value_dim * bytes));
+      std::vector<uint16_t> k_scale(count), v_scale(count);
+      for (int64_t p = first; p < length_; ++p) {
+        const ChunkPlace place = chunk_of(p, form_->base);
+        const KvChunk& c = *states_[i].chunks[static_cast<size_t>(place.index)];
+        const int64_t row = h * place.length + p - place.begin;
+        std::copy_n(c.k.data() + row * s.head_dim * bytes, s.head_dim * bytes,
+                    k.data() + (p - first) * s.head_dim * bytes);
+        for (int64_t e = 0; e < s.value_dim; ++e)
+          std::copy_n(c.v.data() + ((h * s.value_dim + e) * place.length + p - place.begin) * bytes, bytes,
+                      v.data() + ((p - first) * s.value_dim + e) * bytes);
+        if (form_->kv != KvFormat::int8) continue;
+        k_scale[static_cast<size_t>(p - first)] = c.k_scale[static_cast<size_t>(row)];
+        v_scale[static_cast<size_t>(p - first)] = c.v_scale[static_cast<size_t>(row)];
+      }
+      RETURN_IF_ERROR(sink.put(state_blob_name(s, "k", h), k));
+      RETURN_IF_ERROR(sink.put(state_blob_name(s, "v", h), v));
+      if (form_->kv != KvFormat::int8) continue;
+      RETURN_IF_ERROR(sink.put(state_blob_name(s, "k_scale", h), std::as_bytes(std::span(k_scale))));
+      RETURN_IF_ERROR(sink.put(state_blob_name(s, "v_scale", h), std::as_bytes(std::span(v_scale))));
+    }
+  }
+  return {};
+}
+
+namespace {
+
+// One head of a saved state as numbers, whatever format it was kept in.
+Result<std::vector<float>> read_head(StateSource& source, const StateDecl& s, const char* part, int64_t head,
+                                     int64_t count, int64_t width) {
+  const KvFormat format = source.kv_format();
+  const std::string name = state_blob_name(s, part, head);
+  const auto blob = source.get(name);
+  RETURN_IF_ERROR(blob);
+  const auto values = static_cast<size_t>(count * width);
+  if (blob->size() != values * static_cast<size_t>(element_bytes(format)))
+    return error(Code::bad_format, "saved state: '{}' has {} bytes, {} expected", name, blob->size(),
+                 values * static_cast<size_t>(element_bytes(format)));
+  std::vector<float> out(values);
+  if (format == KvFormat::f32) {
+    std::memcpy(out.data(), blob->data(), blob->size());
+    return out;
+  }
+  if (format == KvFormat::f16) {
+    for (size_t i = 0; i < values; ++i) {
+      uint16_t half = 0;
+      std::memcpy(&half, blob->data() + 2 * i, 2);
+      out[i] = half_to_float(half);
+    }
+    return out;
+  }
+  const auto scales = source.get(state_blob_name(s, std::string(part) + "_scale", head));
+  RETURN_IF_ERROR(scales);
+  if (scales->size() != static_cast<size_t>(2 * count))
+    return error(Code::bad_format, "saved state: the scales of '{}' have {} bytes, {} expected", name, scales->size(),
+                 2 * count);
+  for (size_t i = 0; i < values; ++i) {
+    uint16_t half = 0;
+    std::memcpy(&half, scales->data() + i / static_cast<size_t>(width) * 2, 2);
+    out[i] = static_cast<float>(static_cast<int8_t>((*blob)[i])) * half_to_float(half);
+  }
+  return out;
+}
+
+}  // namespace
+
+// Through numbers: INT8 codes times their scale give the same codes and scale again.
+Result<void> ChunkSequence::import_from(StateSource& source) {
+  if (source.length() < 0 || source.length() > form_->max_context)
+    return error(Code::context_overflow, "the saved state has {} tokens, the context {}", source.length(),
+                 form_->max_context);
+  ChunkSequence fresh(form_);
+  RETURN_IF_ERROR(fresh.prepare(source.length()));
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const StateDecl& s = form_->states[i];
+    const int64_t first = first_canonical_position(s, source.length()), count = source.length() - first;
+    fresh.states_[i].first_kept = first;
+    std::vector<float> k(static_cast<size_t>(count * s.heads * s.head_dim)),
+        v(static_cast<size_t>(count * s.heads * s.value_dim));
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const auto one_k = read_head(source, s, "k", h, count, s.head_dim);
+      RETURN_IF_ERROR(one_k);
+      const auto one_v = read_head(source, s, "v", h, count, s.value_dim);
+      RETURN_IF_ERROR(one_v);
+      for (int64_t p = 0; p < count; ++p) {
+        std::copy_n(one_k->data() + p * s.head_dim, s.head_dim, k.data() + (p * s.heads + h) * s.head_dim);
+        std::copy_n(one_v->data() + p * s.value_dim, s.value_dim, v.data() + (p * s.heads + h) * s.value_dim);
+      }
+    }
+    for (int64_t p = 0; p < count; ++p)
+      fresh.write(i, first + p, k.data() + p * s.heads * s.head_dim, v.data() + p * s.heads * s.value_dim);
+  }
+  states_ = std::move(fresh.states_);
+  length_ = source.length();
+  last_step_rows_ = 0;
+  return {};
+}
+
+}  // namespace onw::openvino

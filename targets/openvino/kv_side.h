@@ -1,0 +1,65 @@
+// How the target keeps K and V and attends between segments: in the CPU's pages with its kernels, or in chunks with
+// graphs that the host merges.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "passes/cut.h"
+#include "targets/cpu/plan.h"
+#include "targets/executable.h"
+#include "targets/openvino/buffers.h"
+#include "targets/openvino/runtime.h"
+#include "targets/weights.h"
+
+namespace onw::openvino {
+
+class KvSide {
+ public:
+  virtual ~KvSide() = default;
+
+  virtual std::unique_ptr<Sequence> new_sequence() = 0;
+  // Room for `rows` more rows; after the step they are there.
+  virtual Result<void> prepare(Sequence& sequence, int64_t rows) = 0;
+  virtual void extend(Sequence& sequence, int64_t rows) = 0;
+
+  // Whether the rows of several sequences can be attended to at once.
+  virtual bool mixes_sequences() const = 0;
+  // The rows that are about to run, before their first segment; then what the host does behind each segment.
+  virtual Result<void> begin(const Step& step, std::span<const Row> rows, int64_t block_rows) = 0;
+  virtual Result<void> run(size_t segment, std::byte* arena) = 0;
+
+  virtual int64_t state_bytes(int64_t tokens) const = 0;
+  virtual int64_t work_bytes() const { return 0; }
+  virtual bool truncates_freely() const = 0;
+};
+
+struct KvSideOptions {
+  KvFormat kv = KvFormat::f16;
+  Isa isa = Isa::generic;
+  int threads = 1;
+  ThreadPool* pool = nullptr;
+  int64_t max_rows = 0;  // of the buffers
+  int64_t max_context = 0;
+  int64_t max_step_rows = 0;
+};
+
+// `cut` and `buffers` must outlive what is made. Errors: missing_tensor for sinks, unsupported for attention that the
+// host does not have.
+Result<std::unique_ptr<KvSide>> make_page_side(const Program& program, const CutFunction& cut,
+                                               const BufferPlan& buffers, const WeightSet& weights,
+                                               const KvSideOptions& options);
+
+// `blocks`: the numbers of rows of static graphs. Attention graphs are compiled when a chunk of their length is first
+// used, and kept.
+struct ChunkSideOptions {
+  std::shared_ptr<const Runtime> runtime;
+  std::string device;  // OpenVINO's name
+  Properties properties;
+  int64_t base = 1024;  // positions of the first chunk
+};
+Result<std::unique_ptr<KvSide>> make_chunk_side(const Program& program, const CutFunction& cut,
+                                                const BufferPlan& buffers, const WeightSet& weights,
+                                                const KvSideOptions& options, const ChunkSideOptions& chunks);
+
+}  // namespace onw::openvino
