@@ -104,6 +104,7 @@ Result<ConvertOptions> convert_options(const Args& args) {
   options.made_for = args.text("--for");
   options.replace = args.has("--replace");
   options.residual_shift = static_cast<int>(args.integer("--residual-shift").value_or(0));
+  options.importance = args.text("--importance");
   if (!args.has("--format")) return options;
   const auto format = parse_format_option(args.text("--format"));
   RETURN_IF_ERROR(format);

@@ -8,6 +8,7 @@
 
 #include "base/temp_folder.h"
 #include "base/version.h"
+#include "convert/importance.h"
 #include "convert/write_weight.h"
 #include "graph/json.h"
 #include "models/registry.h"
@@ -53,7 +54,8 @@ Result<void> check_rows_are_taken(const std::vector<Unit>& units) {
 }
 
 // The unit of a group stands where its first weight does.
-Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& source, const ConvertOptions& options) {
+Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& source, const ConvertOptions& options,
+                                     const Importance& importance = {}) {
   const bool has_head =
       std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
   const FormatRequest request{options.made_for, options.format, !has_head};
@@ -65,7 +67,9 @@ Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& 
     FormatChoice choice = choose_format(w, tensor->type, source.is_quantised(), request);
     const auto [at, is_new] = unit_of.emplace(unit_key(w, program, choice), units.size());
     if (is_new) units.emplace_back();
-    units[at->second].push_back({&w, std::move(*tensor), &source.source_of(w), std::move(choice)});
+    const auto counts = importance.of(w);
+    RETURN_IF_ERROR(counts);
+    units[at->second].push_back({&w, std::move(*tensor), &source.source_of(w), std::move(choice), *counts});
   }
   RETURN_IF_ERROR(check_rows_are_taken(units));
   return units;
@@ -236,6 +240,27 @@ Result<void> write_config_and_text(const ModelSource& source, const ConvertOptio
   return writer.write("config.json", dump_json(config));
 }
 
+Result<Importance> importance_of(const Program& program, const ConvertOptions& options) {
+  if (options.importance.empty()) return Importance();
+  auto importance = Importance::open(options.importance);
+  RETURN_IF_ERROR(importance);
+  RETURN_IF_ERROR(importance->check_knows(program));
+  return importance;
+}
+
+// What an interrupted run must have in common with the one that goes on.
+Result<std::string> fingerprint_of(const ModelSource& source, const ConvertOptions& options) {
+  std::string state;
+  if (!options.importance.empty()) {
+    const auto file = file_fingerprint(options.importance);
+    RETURN_IF_ERROR(file);
+    state = *file;
+  }
+  return fmt::format("{}{} {} {} {}\n{}", kVersion, options.made_for,
+                     options.format ? name(*options.format) : "default", options.residual_shift, state,
+                     source.fingerprint());
+}
+
 // A folder has its text files already; those of a GGUF file are made of its metadata.
 bool has_text_files(const ModelSource& source) {
   std::error_code failed;
@@ -259,17 +284,18 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   RETURN_IF_ERROR(source);
   const auto program = program_of(**source);
   RETURN_IF_ERROR(program);
-  const auto units = plan_units(*program, **source, options);
+  const auto importance = importance_of(*program, options);
+  RETURN_IF_ERROR(importance);
+  const auto units = plan_units(*program, **source, options, *importance);
   RETURN_IF_ERROR(units);
   auto rules = WeightRules::make(*program, **source, options.residual_shift);
   RETURN_IF_ERROR(rules);
 
   if (options.check_text && has_text_files(**source)) RETURN_IF_ERROR(options.check_text(from, program->vocabulary));
 
-  const std::string fingerprint =
-      fmt::format("{}{} {} {}\n{}", kVersion, options.made_for, options.format ? name(*options.format) : "default",
-                  options.residual_shift, (*source)->fingerprint());
-  auto writer = FolderWriter::begin(out, stored_units(*units), fingerprint, options.replace);
+  const auto fingerprint = fingerprint_of(**source, options);
+  RETURN_IF_ERROR(fingerprint);
+  auto writer = FolderWriter::begin(out, stored_units(*units), *fingerprint, options.replace);
   RETURN_IF_ERROR(writer);
   if (auto written = write_small_files(**source, *program, options, *writer); !written) {
     writer->abandon();

@@ -23,6 +23,7 @@ struct ConvertOptions {
   std::string made_for = "cpu";        // cpu or npu: layout and legal formats
   std::optional<WeightFormat> format;  // empty: taken over from a GGUF file, q4g128 for a Hugging Face folder
   int residual_shift = 0;              // the residual stream is divided by 2^this (models/residual.h)
+  std::filesystem::path importance;    // what 4-bit scales are weighed with (convert/importance.h); empty: nothing
   bool replace = false;                // of a folder that exists
   Provenance provenance;               // what is filled in here wins over what the files tell
   std::function<void()> waiting;       // convert_once: called where another process makes the same model

@@ -40,7 +40,8 @@ Result<Slab> make_slab(const WeightJob& job, const RowReader& reader, int64_t fi
   if (job.choice.take_over) {
     RETURN_IF_ERROR(reader.take_over(format, first, count, rows.parts()));
   } else {
-    const auto raised = quantise(format, values, count, inputs, rows.parts(), job.choice.least_scale);
+    const QuantiseHints hints{job.choice.least_scale, job.importance};
+    const auto raised = quantise(format, values, count, inputs, rows.parts(), hints);
     RETURN_IF_ERROR(raised);
     slab.raised_scales = *raised;
   }

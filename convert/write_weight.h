@@ -17,6 +17,7 @@ struct WeightJob {
   SourceTensor tensor;
   const WeightSource* from = nullptr;
   FormatChoice choice;
+  std::span<const float> importance = {};  // of its inputs, or empty (quant/quantise.h)
 };
 
 // Appends the whole weight, altered as the rules say, as number `index` of the writer's unit. `after_slab` gets the

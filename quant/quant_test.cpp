@@ -144,19 +144,16 @@ TEST_P(EveryFormat, refuses_a_weight_that_is_not_finite) {
   EXPECT_FALSE(quantise(GetParam(), w, 16, 128, m.parts()));
 }
 
-TEST(Quantise, uses_both_ends_of_the_range_where_the_format_says_so) {
-  std::vector<float> w(128, 0.0f);
-  w[0] = -8.0f;
-  w[1] = 3.5f;
+TEST(Quantise, uses_both_ends_of_the_range_where_that_costs_least) {
+  std::vector<float> w(128);
+  for (int i = 0; i < 128; ++i) w[i] = static_cast<float>(i % 16 - 8);
   std::vector<int8_t> values(128);
   std::vector<float> scale(1);
-  unpack_row(quantised(WeightFormat::q4sg128, w, 1, 128).view(), 0, values, scale, {});
-  EXPECT_EQ(scale[0], 1.0f);
-  EXPECT_EQ(values[0], -8);
-  EXPECT_EQ(values[1], 4);  // half to even
-  unpack_row(quantised(WeightFormat::q4g128, w, 1, 128).view(), 0, values, scale, {});
-  EXPECT_EQ(scale[0], half_to_float(float_to_half(8.0f / 7)));
-  EXPECT_EQ(values[0], -7);
+  for (const WeightFormat format : {WeightFormat::q4sg128, WeightFormat::q4g128}) {
+    unpack_row(quantised(format, w, 1, 128).view(), 0, values, scale, {});
+    EXPECT_EQ(scale[0], 1.0f);
+    for (int i = 0; i < 128; ++i) EXPECT_EQ(values[i], i % 16 - 8);
+  }
 }
 
 TEST(Quantise, stores_nibbles_low_first_in_two_s_complement_and_offset_binary_in_tiles) {
@@ -263,7 +260,7 @@ TEST(Quantise, raises_scales_below_the_least_one_and_counts_them) {
   for (int i = 0; i < 64; ++i) w[64 + i] *= 0x1p-5f;  // a scale of some 2^-16
   std::fill(w.begin() + 128, w.end(), 0.0f);
   Matrix m(WeightFormat::q8c, Layout::rows, 3, 64);
-  EXPECT_EQ(quantise(WeightFormat::q8c, w, 3, 64, m.parts(), kLeast), 1);
+  EXPECT_EQ(quantise(WeightFormat::q8c, w, 3, 64, m.parts(), {.least_scale = kLeast}), 1);
   std::vector<float> row(64);
   dequantise_row(m.view(), 1, row);
   for (int i = 0; i < 64; ++i) EXPECT_LE(std::fabs(row[i] - w[64 + i]), kLeast / 2);

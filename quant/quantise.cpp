@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "quant/codebook.h"
+#include "quant/scale_search.h"
 
 namespace onw {
 namespace {
@@ -21,12 +22,6 @@ int nearest_level(float x, std::span<const float> levels) {
   for (int i = 1; i < static_cast<int>(levels.size()); ++i)
     if (std::fabs(x - levels[i]) < std::fabs(x - levels[best])) best = i;
   return best;
-}
-
-// Half to even: the default rounding mode, which no thread of onw leaves.
-int round_clamped(float x, CodeRange range) {
-  return static_cast<int>(
-      std::clamp(std::nearbyint(x), static_cast<float>(range.lowest), static_cast<float>(range.highest)));
 }
 
 Group linear_group(const FormatInfo& f, std::span<const float> w) {
@@ -44,7 +39,7 @@ Group linear_group(const FormatInfo& f, std::span<const float> w) {
 void linear_codes(const FormatInfo& f, std::span<const float> w, float s, float m, std::span<int8_t> codes) {
   const CodeRange range = code_range(f);
   for (size_t i = 0; i < w.size(); ++i)
-    codes[i] = static_cast<int8_t>(s == 0 ? 0 : round_clamped((w[i] - m) / s, range));
+    codes[i] = static_cast<int8_t>(s == 0 ? 0.0f : nearest_code((w[i] - m) / s, range));
 }
 
 void nearest_codes(std::span<const float> levels, std::span<const float> w, float s, std::span<int8_t> codes) {
@@ -95,16 +90,27 @@ struct ScaleFloor {
   float least = 0;
   int64_t raised = 0;
 
-  float raise(float scale) {
-    if (scale <= 0 || scale >= least) return scale;
+  uint16_t raise(uint16_t half) {
+    const float scale = half_to_float(half);
+    if (scale <= 0 || scale >= least) return half;
     ++raised;
-    return least;
+    return float_to_half(least);
   }
 };
 
+// Where half a step is more than the eye of the weight: with 8 bits the largest weight decides well enough.
+bool wants_search(const FormatInfo& f) { return f.bits == 4 && !f.minimum; }
+
+// A group's weights and, where known, the mean squares of the activations that meet them.
+struct GroupInput {
+  std::span<const float> w;
+  std::span<const float> importance;
+};
+
 // One group of one row: its codes, scale and minimum.
-void quantise_group(const FormatInfo& f, std::span<const float> w, std::span<int8_t> codes, uint16_t& scale,
+void quantise_group(const FormatInfo& f, const GroupInput& in, std::span<int8_t> codes, uint16_t& scale,
                     uint16_t* minimum, ScaleFloor& floor) {
+  const std::span<const float> w = in.w;
   switch (f.codebook) {
     case Codebook::nf4: {
       float amax = 0;
@@ -120,7 +126,9 @@ void quantise_group(const FormatInfo& f, std::span<const float> w, std::span<int
     }
     case Codebook::integer: {
       const Group g = linear_group(f, w);
-      scale = float_to_half(f.minimum ? g.scale : floor.raise(g.scale));
+      scale = float_to_half(g.scale);
+      if (wants_search(f)) scale = search_scale(w, in.importance, scale, code_range(f));
+      if (!f.minimum) scale = floor.raise(scale);
       if (minimum != nullptr) *minimum = float_to_half(g.minimum);
       return linear_codes(f, w, half_to_float(scale), minimum != nullptr ? half_to_float(*minimum) : 0.0f, codes);
     }
@@ -135,14 +143,16 @@ bool all_finite(std::span<const float> w) {
   return std::ranges::all_of(w, [](float x) { return std::isfinite(x); });
 }
 
-Result<void> quantise_row(const FormatInfo& f, std::span<const float> w, int64_t row, const RowParts& out,
+Result<void> quantise_row(const FormatInfo& f, const GroupInput& in, int64_t row, const RowParts& out,
                           ScaleFloor& floor) {
+  const std::span<const float> w = in.w;
   const auto group = static_cast<int64_t>(w.size()) / static_cast<int64_t>(out.scales.size());
   for (size_t g = 0; g < out.scales.size(); ++g) {
     const auto piece = w.subspan(g * group, group);
     if (!all_finite(piece))
       return error(Code::invalid_argument, "row {}, group {}: a weight is not finite; the source is damaged", row, g);
-    quantise_group(f, piece, out.codes.subspan(g * group, group), out.scales[g],
+    const auto counts = in.importance.empty() ? in.importance : in.importance.subspan(g * group, group);
+    quantise_group(f, {piece, counts}, out.codes.subspan(g * group, group), out.scales[g],
                    out.minima.empty() ? nullptr : &out.minima[g], floor);
     const bool minimum_fits = out.minima.empty() || std::isfinite(half_to_float(out.minima[g]));
     if (!std::isfinite(half_to_float(out.scales[g])) || !minimum_fits)
@@ -195,10 +205,11 @@ Result<void> check_shape(const FormatInfo& f, int64_t outputs, int64_t inputs, c
 bool is_supported(WeightFormat format) { return format != WeightFormat::u2g128 && format != WeightFormat::mxfp4; }
 
 Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
-                         const WeightParts& out, float least_scale) {
+                         const WeightParts& out, const QuantiseHints& hints) {
   const FormatInfo& f = info(format);
   RETURN_IF_ERROR(check_shape(f, outputs, inputs, out));
   CHECK(static_cast<int64_t>(weights.size()) == outputs * inputs);
+  CHECK(hints.importance.empty() || static_cast<int64_t>(hints.importance.size()) == inputs);
   if (f.plain()) {
     write_plain(format, weights, out.codes.data());
     return 0;
@@ -207,9 +218,10 @@ Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, in
   const int64_t code_bytes = inputs * f.storage_bits / 8;
   std::vector<int8_t> codes(inputs);
   std::vector<uint16_t> scales(groups), minima(f.minimum ? groups : 0);
-  ScaleFloor floor{least_scale};
+  ScaleFloor floor{hints.least_scale};
   for (int64_t row = 0; row < outputs; ++row) {
-    RETURN_IF_ERROR(quantise_row(f, weights.subspan(row * inputs, inputs), row, {codes, scales, minima}, floor));
+    const GroupInput in{weights.subspan(row * inputs, inputs), hints.importance};
+    RETURN_IF_ERROR(quantise_row(f, in, row, {codes, scales, minima}, floor));
     pack_row(f, codes, out.codes.data() + row * code_bytes);
     std::memcpy(out.scales.data() + row * groups * 2, scales.data(), groups * 2);
     if (f.minimum) std::memcpy(out.minima.data() + row * groups * 2, minima.data(), groups * 2);

@@ -9,13 +9,15 @@ held_out.txt beside them. One line of progress every few seconds on stderr, and 
 
 With --steps and one number of threads the weights are those of the seed; --minutes takes as many steps as fit and prints how
 many; it counts the processor's time by thread, so that other work on the machine costs no training. OMP_WAIT_POLICY=passive
-helps where there is such work. Needs torch, transformers, tokenizers and numpy. Matrix products run in bfloat16, weights and optimiser in FP32.
+helps where there is such work. The rate is constant and falls to nothing over the last fifth; an interrupt (Ctrl-C, SIGTERM)
+starts that fall at once. Needs torch, transformers, tokenizers and numpy. Matrix products run in bfloat16, weights and optimiser in FP32.
 A shape is a configuration of transformers: another architecture is one more entry of SHAPES.
 """
 import argparse
 import json
 import math
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -29,7 +31,8 @@ VOCABULARY = 8192
 END = "<|endoftext|>"  # id 0; between books, never asked for
 ROW_TOKENS = 512
 BATCH_ROWS = 4
-WARM_UP = 0.03  # of all steps
+WARM_UP_STEPS = 60
+FALL = 0.2  # of the training, at its end
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
 REPORT_SECONDS = 10
 
@@ -106,34 +109,49 @@ def optimiser(model, rate):
                              lr=rate, betas=BETAS, fused=True)
 
 
-def rate_at(done):
-    """Share of the full rate when `done` (0 to 1) of the training is behind."""
-    return min(1.0, done / WARM_UP) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+class Schedule:
+    """How much is done (0 to 1), by steps or by the processor's time, and the rate that belongs to it."""
+
+    def __init__(self, options):
+        self.steps, self.seconds = options.steps, 60 * options.minutes * torch.get_num_threads()
+        self.began, self.step, self.end = time.process_time(), 0, 1.0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.hurry())
+
+    def share(self):
+        return self.step / self.steps if self.steps else (time.process_time() - self.began) / self.seconds
+
+    def hurry(self):
+        self.end = min(self.end, self.share() / (1 - FALL))
+        say("interrupted: the rate falls from here")
+
+    def done(self):
+        return self.share() / self.end
+
+    def rate(self):
+        return min(1.0, (self.step + 1) / WARM_UP_STEPS, max(0.0, 1 - self.done()) / FALL)
 
 
 def train(model, rate, rows, options):
-    optimise = optimiser(model, rate)
-    began, worked, told, step, smooth = time.monotonic(), time.process_time(), 0.0, 0, None
-    seconds = 60 * options.minutes * torch.get_num_threads()
+    optimise, schedule = optimiser(model, rate), Schedule(options)
+    began, told, smooth = time.monotonic(), 0.0, None
     model.train()
-    while True:
-        done = step / options.steps if options.steps else (time.process_time() - worked) / seconds
-        if done >= 1:
-            return step
+    while schedule.done() < 1:
         for group in optimise.param_groups:
-            group["lr"] = rate * rate_at(max(done, 1e-4))
+            group["lr"] = rate * schedule.rate()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = loss_of(model, rows.batch())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimise.step()
         optimise.zero_grad(set_to_none=True)
-        step += 1
+        schedule.step += 1
         smooth = loss.item() if smooth is None else 0.95 * smooth + 0.05 * loss.item()
         if time.monotonic() - told >= REPORT_SECONDS:
             told = time.monotonic()
-            tokens = step * BATCH_ROWS * ROW_TOKENS
-            say(f"step {step}, {100 * done:.0f} %: loss {smooth:.3f}, {tokens / (told - began):.0f} tokens/s")
+            speed = schedule.step * BATCH_ROWS * ROW_TOKENS / (told - began)
+            say(f"step {schedule.step}, {100 * schedule.done():.0f} %: loss {smooth:.3f}, {speed:.0f} tokens/s")
+    return schedule.step
 
 
 def main():
