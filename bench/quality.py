@@ -164,7 +164,7 @@ def run(options):
     source = pathlib.Path(source)
     results = {"machine": machine.card(), "date": datetime.date.today().isoformat(), "model": name,
                "base": "FP32 weights" if source.is_dir() else "the dequantised GGUF file", "kv": options.kv,
-               "importance": bool(options.importance), "runs": []}
+               "runs": []}
     if options.out.exists() and not options.fresh:
         results = json.loads(options.out.read_text())
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
