@@ -197,6 +197,34 @@ TEST_F(WithOpenVino, agrees_with_the_reference_over_an_F16_cache) {
   EXPECT_LE(mean_kl(*expected, *got, ours->info().vocabulary), 1e-6);
 }
 
+// The NPU plugin takes our graphs through its own path to the device, which is the CPU here: every graph is one that it
+// reads, cuts and runs, and it changes no bit.
+TEST_F(WithOpenVino, gives_the_same_bits_by_the_path_of_the_NPU_plugin) {
+  const auto runtime = openvino_runtime();
+  for (const auto& [key, value] :
+       {std::pair("INFERENCE_PRECISION_HINT", "f32"), std::pair("DYNAMIC_QUANTIZATION_GROUP_SIZE", "0")}) {
+    const auto set = runtime->set_property("CPU", key, value);  // those given to the NPU are not handed on
+    ASSERT_TRUE(set) << set.error().message;
+  }
+  const openvino::Properties stand_in = {
+      {"NPU_USE_NPUW", "YES"}, {"NPUW_DEVICES", "CPU"}, {"NPUW_ONLINE_PIPELINE", "NONE"}};
+  for (const KvFormat kv : {KvFormat::f16, KvFormat::int8}) {
+    const RandomModel m = model("qwen3", 320);
+    const OpenVinoOptions options{.kv = kv, .exact = true, .block_rows = {1, 8}, .chunk_positions = 16};
+    OpenVinoOptions by_plugin = options;
+    by_plugin.openvino_device = "NPU";
+    by_plugin.properties = stand_in;
+    const auto direct = openvino_of(m, options), npuw = openvino_of(m, by_plugin);
+    ASSERT_TRUE(direct && npuw);
+    const auto ids = some_tokens(*direct, 40, 9);
+    const auto expected = logits_in_segments(*direct, ids, std::vector<int64_t>{19, 1});
+    const auto got = logits_in_segments(*npuw, ids, std::vector<int64_t>{19, 1});
+    ASSERT_TRUE(expected) << expected.error().message;
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_TRUE(same_bits(*expected, *got)) << name(kv) << ": " << largest_difference(*expected, *got);
+  }
+}
+
 TEST_F(WithOpenVino, says_which_graphs_are_compiled_and_stops_when_told) {
   const RandomModel m = model("llama", 320);
   std::vector<int> seen;

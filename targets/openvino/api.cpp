@@ -29,6 +29,7 @@ const char* take_all(const SharedLibrary& l, Functions& f) {
   need("ov_core_get_available_devices", f.available_devices);
   need("ov_available_devices_free", f.device_list_free);
   need("ov_core_get_property", f.get_property);
+  need("ov_core_set_property", f.set_property);
   need("ov_core_read_model_from_memory_buffer", f.read_model);
   need("ov_core_compile_model", f.compile);
   need("ov_model_free", f.model_free);

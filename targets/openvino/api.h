@@ -59,6 +59,7 @@ struct Functions {
   Status (*available_devices)(const ov_core* core, ov_device_list* devices);
   void (*device_list_free)(ov_device_list* devices);
   Status (*get_property)(const ov_core* core, const char* device, const char* key, char** value);
+  Status (*set_property)(const ov_core* core, const char* device, ...);  // one name, one value
   Status (*read_model)(const ov_core* core, const char* xml, size_t bytes, const ov_tensor* weights, ov_model** model);
   Status (*compile)(const ov_core* core, const ov_model* model, const char* device, size_t property_words,
                     ov_compiled_model** compiled, ...);

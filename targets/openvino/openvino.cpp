@@ -18,7 +18,6 @@ namespace {
 using namespace openvino;
 
 constexpr std::string_view kDevice = "openvino:CPU";
-constexpr const char* kOpenVinoDevice = "CPU";
 
 // Rows that the head takes at once: more would only widen its buffers.
 constexpr int64_t kHeadRows = 32;
@@ -34,6 +33,7 @@ struct Block {
 CutFunction head_alone(const Program& program) { return {.segments = {*program.function("head")}, .host = {}}; }
 
 Properties properties(const OpenVinoOptions& o) {
+  if (!o.properties.empty()) return o.properties;
   return {{"INFERENCE_PRECISION_HINT", "f32"},
           {"DYNAMIC_QUANTIZATION_GROUP_SIZE", o.exact ? "0" : "128"},
           {"PERFORMANCE_HINT", "LATENCY"},
@@ -129,11 +129,10 @@ class OpenVino final : public Executable {
                              .max_rows = largest,
                              .max_context = context,
                              .max_step_rows = options_.max_step_rows};
-    auto kv =
-        options_.block_rows.empty()
-            ? make_page_side(program, cut_, body_buffers_, weights, side)
-            : make_chunk_side(program, cut_, body_buffers_, weights, side,
-                              {options_.runtime, kOpenVinoDevice, properties(options_), options_.chunk_positions});
+    auto kv = options_.block_rows.empty() ? make_page_side(program, cut_, body_buffers_, weights, side)
+                                          : make_chunk_side(program, cut_, body_buffers_, weights, side,
+                                                            {options_.runtime, options_.openvino_device,
+                                                             properties(options_), options_.chunk_positions});
     RETURN_IF_ERROR(kv);
     kv_ = std::move(*kv);
     info_.truncates_freely = kv_->truncates_freely();
@@ -159,7 +158,8 @@ class OpenVino final : public Executable {
       Block& block = blocks_.emplace_back();
       block.rows = rows;
       const auto add = [&](const Ir& ir, std::vector<Graph>& to) -> Result<void> {
-        auto graph = Graph::compile(options_.runtime, ir, *memory, rows, kOpenVinoDevice, properties(options_));
+        auto graph =
+            Graph::compile(options_.runtime, ir, *memory, rows, options_.openvino_device, properties(options_));
         RETURN_IF_ERROR(graph);
         to.push_back(std::move(*graph));
         constants->drop_file_pages();  // packed: only one copy of the weights stays

@@ -25,7 +25,11 @@ struct OpenVinoOptions {
   // host merges. None: one graph for any number of rows, and attention by the host.
   std::vector<int64_t> block_rows = {};
   int64_t chunk_positions = 1024;  // of the first chunk
-  Isa isa = Isa::generic;          // of the host's steps
+  // Where the graphs are compiled and run, as OpenVINO names it; with which properties, where not those of its CPU
+  // device.
+  std::string openvino_device = "CPU";
+  openvino::Properties properties = {};
+  Isa isa = Isa::generic;  // of the host's steps
   int threads = 1;
   std::vector<int> cpus = {};  // of the host's threads, fastest first; empty: they may roam
   int max_step_rows = 512;

@@ -135,6 +135,12 @@ Result<std::string> Runtime::property(const std::string& device, const std::stri
   return take_text(functions_, value);
 }
 
+Result<void> Runtime::set_property(const std::string& device, const std::string& name, const std::string& value) const {
+  if (const Status s = functions_.set_property(core_.get(), device.c_str(), name.c_str(), value.c_str()); s != 0)
+    return failed(s, fmt::format("property {} of {} as {}", name, device, value));
+  return {};
+}
+
 Result<CompiledModel> Runtime::compile(std::string_view xml, const Tensor& weights, const std::string& device,
                                        const Properties& properties) const {
   CHECK(properties.size() <= kMostProperties);

@@ -76,6 +76,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<std::vector<std::string>> devices() const;  // "CPU", "GPU", "NPU"
   Result<std::string> property(const std::string& device, const std::string& name) const;
 
+  // For all models that are compiled for the device from now on. Errors: internal.
+  Result<void> set_property(const std::string& device, const std::string& name, const std::string& value) const;
+
   // `weights` holds the constants that the text names by offset, and is read during compiling only on the CPU device.
   // Errors: unsupported with the device, and the library's message.
   Result<CompiledModel> compile(std::string_view xml, const Tensor& weights, const std::string& device,
