@@ -28,6 +28,7 @@ std::string device_text(const openvino::DeviceFacts& device) {
 
 OpenVinoFindings examine_openvino() {
   OpenVinoFindings f;
+  f.npu = openvino::look_at_npu();
   const auto library = openvino::find_library(openvino::search_places());
   if (!library) {
     f.trouble = library.error().message;
@@ -43,10 +44,11 @@ OpenVinoFindings examine_openvino() {
 }
 
 std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, bool with_paths) {
-  if (!f.found()) return {{"OpenVINO", f.trouble}};
+  const std::vector<std::string> npu = {"NPU", openvino::npu_text(f.npu)};
+  if (!f.found()) return {npu, {"OpenVINO", f.trouble}};
   const std::string version = f.probe.version.empty() ? "does not start, see below" : f.probe.version;
   std::vector<std::vector<std::string>> rows = {
-      {"OpenVINO", with_paths ? fmt::format("{}, {}", version, f.library) : version}};
+      npu, {"OpenVINO", with_paths ? fmt::format("{}, {}", version, f.library) : version}};
   for (const auto& device : f.probe.devices)
     rows.push_back({fmt::format("  {}", openvino::device_name(device.name)), device_text(device)});
   return rows;
@@ -54,6 +56,7 @@ std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, b
 
 std::vector<std::string> openvino_advice(const OpenVinoFindings& f) {
   std::vector<std::string> advice;
+  if (std::string npu = openvino::npu_advice(f.npu); !npu.empty()) advice.push_back(std::move(npu));
   if (f.found() && !f.trouble.empty()) advice.push_back("OpenVINO: " + f.trouble);
   for (const auto& device : f.probe.devices)
     if (!device.trouble.empty()) advice.push_back(fmt::format("OpenVINO's device {}: {}", device.name, device.trouble));
@@ -68,7 +71,15 @@ ordered_json openvino_json(const OpenVinoFindings& f) {
     for (const auto& [key, value] : device.facts) entry[key] = value;
     devices.push_back(std::move(entry));
   }
-  return {{"library", text(f.library)},
+  return {{"npu",
+           {{"name", text(f.npu.name)},
+            {"kernel_module", text(f.npu.module)},
+            {"device", text(f.npu.device)},
+            {"device_opens", f.npu.device_opens},
+            {"driver", f.npu.has_driver},
+            {"loader", f.npu.has_loader},
+            {"wsl", f.npu.is_wsl}}},
+          {"library", text(f.library)},
           {"version", text(f.probe.version)},
           {"trouble", text(f.trouble)},
           {"devices", std::move(devices)}};

@@ -1,10 +1,12 @@
-// What doctor says of OpenVINO: whether and where it is, which devices it has, and whether a small graph runs there.
+// What doctor says of the NPU and of OpenVINO: what stands in the NPU's way; whether and where OpenVINO is, which
+// devices it has, and whether a small graph runs there.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "targets/openvino/npu_machine.h"
 #include "targets/openvino/probe.h"
 
 namespace onw::cli {
@@ -13,6 +15,7 @@ struct OpenVinoFindings {
   std::string library;  // empty where it is not found
   openvino::Probe probe;
   std::string trouble;  // why there is nothing, with the remedy
+  openvino::NpuMachine npu;
 
   bool found() const { return !library.empty(); }
 };
