@@ -189,7 +189,7 @@ def table(options):
         print(f"{results['model']}: against {results['base']}, {results['positions']} positions, caches {results['kv'].upper()}\n")
         print("| engine | format | MB | mean KL | same first choice | perplexity |\n|---|---|---:|---:|---:|---:|")
         for r in sorted(results["runs"], key=lambda r: r["mean_kl"]):
-            print(f"| {r['engine']} | {r['format']} | {r['bytes'] / 1e6:.1f} | {r['mean_kl']:.4f} | {100 * r['top1']:.1f} % "
+            print(f"| {r['engine']} | {r['format']} | {r['bytes'] / 1e6:.1f} | {max(0.0, r['mean_kl']):.2e} | {100 * r['top1']:.1f} % "
                   f"| {r['perplexity']:.3f} |")
         print()
 
