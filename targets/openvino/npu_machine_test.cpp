@@ -47,6 +47,7 @@ TEST(NpuMachine, tells_that_WSL2_has_none) {
   EXPECT_THAT(npu_text(machine.look()), HasSubstr("WSL2"));
 }
 
+// npu-085
 TEST(NpuMachine, names_the_first_obstacle_and_the_command_that_helps) {
   FakeMachine machine;
   machine.put_npu("0x643e");

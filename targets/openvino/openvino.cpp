@@ -88,14 +88,26 @@ class OpenVino final : public Executable {
       RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
       first += static_cast<int64_t>(rows.size());
     }
-    if (!std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); }))
-      return error(Code::numerics, "the logits are not finite");
+    RETURN_IF_ERROR(check_logits());
     for (size_t s = 0; s < step.sequences.size(); ++s)
       kv_->extend(*step.sequences[s], std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence));
     return Outputs{logits_, hidden_};
   }
 
  private:
+  // What cannot be a result: no number, or a row of exact zeros, which a device gives whose sums overflowed.
+  Result<void> check_logits() const {
+    const auto width = static_cast<size_t>(info_.vocabulary);
+    for (size_t row = 0; row < logits_.size(); row += width) {
+      const auto logits = std::span(logits_).subspan(row, width);
+      if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }))
+        return error(Code::numerics, "{} gives logits that are not finite", kDevice);
+      if (std::ranges::all_of(logits, [](float x) { return x == 0; }))
+        return error(Code::numerics, "{} gives logits that are all zero", kDevice);
+    }
+    return {};
+  }
+
   // ---- once
 
   Result<void> plan(const Program& program, const WeightSet& weights) {

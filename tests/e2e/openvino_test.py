@@ -42,6 +42,20 @@ class Doctor(unittest.TestCase):
             self.assertIn("cannot be loaded", found["openvino"]["trouble"])
             self.assertIn("pip install openvino", " ".join(found["advice"]))
 
+    # npu-073, npu-075
+    def test_a_device_whose_compiler_crashes_or_fails_is_told_and_takes_nobody_along(self):
+        fake = pathlib.Path(harness.ONW).resolve().parent / "libfake_openvino.so"
+        if not fake.exists():
+            self.skipTest(f"{fake.name} is not built: ninja fake_openvino")
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "libopenvino_c.so").symlink_to(fake)
+            for script, said in (("compile=crash", "crashed (Aborted)"), ("compile=fail", "Compiler returned an error")):
+                done = onw("doctor", ONW_OPENVINO_DIR=folder, ONW_FAKE_OPENVINO=script)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("no graph runs, see below", done.stdout)
+                self.assertIn("OpenVINO's device NPU: ", done.stdout)
+                self.assertIn(said, done.stdout)
+
     @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
     def test_shows_where_it_is_its_version_and_its_devices(self):
         found = self.doctor(openvino_folder())["openvino"]

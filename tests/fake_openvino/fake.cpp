@@ -1,0 +1,130 @@
+// A library with the functions of OpenVINO's that onw calls, which does what ONW_FAKE_OPENVINO says: a list of
+// NAME=VALUE with ';' between them. It computes nothing: outputs are ones.
+//
+//   version=TEXT       what it calls itself (default 2026.4.1-fake)
+//   core=fail          starting it fails
+//   compile=fail|crash
+//   infer=nan|zero|lost  the logits are no numbers, are zeros, or the device is gone
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+
+namespace {
+
+struct Tensor {
+  float* data = nullptr;
+  int64_t elements = 1;
+};
+struct Request {
+  std::map<std::string, Tensor> tensors;
+};
+
+thread_local std::string last_error;
+
+std::string scripted(const std::string& name) {
+  const char* all = std::getenv("ONW_FAKE_OPENVINO");
+  const std::string script = std::string(";") + (all == nullptr ? "" : all) + ";";
+  const size_t at = script.find(";" + name + "=");
+  if (at == std::string::npos) return "";
+  const size_t begin = at + name.size() + 2;
+  return script.substr(begin, script.find(';', begin) - begin);
+}
+
+int fail(const char* why) {
+  last_error = why;
+  return -1;
+}
+
+int handle = 0;  // what all objects without a state are
+
+}  // namespace
+
+extern "C" {
+
+struct Version {
+  const char* build;
+  const char* description;
+};
+struct List {
+  char** names;
+  size_t count;
+};
+struct Dims {
+  int64_t rank;
+  int64_t* dims;
+};
+
+int ov_get_openvino_version(Version* v) {
+  static std::string version;
+  version = scripted("version").empty() ? "2026.4.1-fake" : scripted("version");
+  *v = {version.c_str(), "fake"};
+  return 0;
+}
+void ov_version_free(Version*) {}
+const char* ov_get_last_err_msg() { return last_error.c_str(); }
+const char* ov_get_error_info(int) { return "GENERAL_ERROR"; }
+void ov_free(const char*) {}
+
+int ov_core_create(void** core) {
+  *core = &handle;
+  return scripted("core") == "fail" ? fail("Exception from src/core.cpp:1: no plugins.xml\n") : 0;
+}
+void ov_core_free(void*) {}
+int ov_core_get_available_devices(const void*, List* list) {
+  static char name[] = "NPU";
+  static char* names[] = {name};
+  *list = {names, 1};
+  return 0;
+}
+void ov_available_devices_free(List*) {}
+int ov_core_get_property(const void*, const char*, const char*, char**) { return fail("no such property"); }
+int ov_core_set_property(const void*, const char*, ...) { return 0; }
+int ov_core_read_model_from_memory_buffer(const void*, const char*, size_t, const void*, void** model) {
+  *model = &handle;
+  return 0;
+}
+int ov_core_compile_model(const void*, const void*, const char*, size_t, void** compiled, ...) {
+  if (scripted("compile") == "crash") std::abort();
+  *compiled = &handle;
+  return scripted("compile") == "fail" ? fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error") : 0;
+}
+void ov_model_free(void*) {}
+int ov_model_inputs_size(const void*, size_t* n) { return *n = 5, 0; }
+int ov_model_const_input_by_index(const void*, size_t i, void** port) {
+  static int ports[8];
+  ports[i % 8] = static_cast<int>(i);
+  *port = &ports[i % 8];
+  return 0;
+}
+int ov_port_get_element_type(const void* port, int* type) { return *type = *static_cast<const int*>(port), 0; }
+void ov_output_const_port_free(void*) {}
+void ov_compiled_model_free(void*) {}
+int ov_compiled_model_get_property(const void*, const char*, char**) { return fail("no such property"); }
+int ov_compiled_model_create_infer_request(const void*, Request** request) { return *request = new Request, 0; }
+int ov_compiled_model_export_model(const void*, const char*) { return fail("nothing to export"); }
+void ov_infer_request_free(Request* request) { delete request; }
+int ov_infer_request_set_tensor(Request* request, const char* name, const Tensor* tensor) {
+  return request->tensors[name] = *tensor, 0;
+}
+int ov_infer_request_infer(Request* request) {
+  const std::string how = scripted("infer");
+  if (how == "lost") return fail("ZE_RESULT_ERROR_DEVICE_LOST");
+  const auto logits = request->tensors.find("logits");
+  if (logits == request->tensors.end()) return 0;
+  const float value = how == "nan" ? std::numeric_limits<float>::quiet_NaN() : how == "zero" ? 0.0f : 1.0f;
+  for (int64_t i = 0; i < logits->second.elements; ++i) logits->second.data[i] = value;
+  return 0;
+}
+int ov_infer_request_get_profiling_info(const void*, void*) { return fail("no profile"); }
+void ov_profiling_info_list_free(void*) {}
+int ov_tensor_create_from_host_ptr(int, Dims shape, void* memory, Tensor** tensor) {
+  *tensor = new Tensor{static_cast<float*>(memory)};
+  for (int64_t i = 0; i < shape.rank; ++i) (*tensor)->elements *= shape.dims[i];
+  return 0;
+}
+void ov_tensor_free(Tensor* tensor) { delete tensor; }
+
+}  // extern "C"
