@@ -14,6 +14,6 @@ void keep_thread_on(int cpu) {
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
-void yield_to_others() { ::setpriority(PRIO_PROCESS, 0, 19); }  // of the thread, on Linux
+void yield_to_others() { ::setpriority(PRIO_PROCESS, 0, 10); }  // of the thread, on Linux
 
 }  // namespace onw
