@@ -56,7 +56,7 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--format", Kind::text, "FORMAT", "", "", "convert pull",
      "Weight format, such as q4g128, q8c, nf4c, f16 (default: without loss from GGUF, else the device's)"},
     {"--importance", Kind::text, "FILE", "", "", "convert",
-     "Weighs errors of 4-bit weights by how large activations were on a text (tools/importance.py)"},
+     "How large activations were on a text (tools/importance.py): weighs errors of 4-bit weights, equalises channels"},
     {"--residual-shift", Kind::integer, "N", "0", "", "convert pull",
      "Divides the residual stream by 2^N, so that it stays within FP16 on an NPU; no logit changes", 0, 12},
     {"--replace", Kind::toggle, "", "", "", "convert pull", "Puts the new model in the place of one that is there"},

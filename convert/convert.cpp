@@ -8,6 +8,7 @@
 
 #include "base/temp_folder.h"
 #include "base/version.h"
+#include "convert/equalise_inputs.h"
 #include "convert/importance.h"
 #include "convert/write_weight.h"
 #include "graph/json.h"
@@ -73,6 +74,24 @@ Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& 
   }
   RETURN_IF_ERROR(check_rows_are_taken(units));
   return units;
+}
+
+// Norms none of whose readers keeps codes of the source, and the sizes of whose channels the importance file tells.
+Result<std::vector<InputAlteration>> inputs_to_equalise(const Program& program, const std::vector<Unit>& units,
+                                                        const Importance& importance) {
+  std::set<std::string> kept;
+  for (const Unit& unit : units)
+    for (const WeightJob& job : unit)
+      if (job.choice.take_over) kept.insert(job.weight->name);
+  std::vector<InputAlteration> inputs;
+  for (NormReaders& found : norm_readers(program)) {
+    if (std::ranges::any_of(found.readers, [&](const auto& name) { return kept.contains(name); })) continue;
+    const auto squares = importance.of(*program.weight(found.readers.front()));
+    RETURN_IF_ERROR(squares);
+    auto exponents = input_exponents(*squares);
+    if (!exponents.empty()) inputs.push_back({std::move(found), std::move(exponents)});
+  }
+  return inputs;
 }
 
 std::vector<WeightUnit> stored_units(const std::vector<Unit>& units) {
@@ -288,7 +307,9 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   RETURN_IF_ERROR(importance);
   const auto units = plan_units(*program, **source, options, *importance);
   RETURN_IF_ERROR(units);
-  auto rules = WeightRules::make(*program, **source, options.residual_shift);
+  const auto inputs = inputs_to_equalise(*program, *units, *importance);
+  RETURN_IF_ERROR(inputs);
+  auto rules = WeightRules::make(*program, **source, options.residual_shift, *inputs);
   RETURN_IF_ERROR(rules);
 
   if (options.check_text && has_text_files(**source)) RETURN_IF_ERROR(options.check_text(from, program->vocabulary));

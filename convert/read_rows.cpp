@@ -126,9 +126,10 @@ std::optional<WeightFormat> taken_over_format(BlockType type) {
 }
 
 RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from,
-                     std::span<const int8_t> exponents)
+                     std::span<const int8_t> exponents, std::span<const int8_t> input_exponents)
     : tensor_(tensor),
       exponents_(exponents),
+      input_exponents_(input_exponents),
       fold_(from.fold),
       begin_(from.begin),
       head_dim_(weight.head_dim),
@@ -136,6 +137,7 @@ RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const
       inputs_(weight.shape.size() > 1 ? weight.shape[1] : 1) {
   CHECK(fold_ != Fold::rope_unpair || (head_dim_ > 0 && head_dim_ % 2 == 0 && outputs_ % head_dim_ == 0));
   CHECK(exponents_.empty() || static_cast<int64_t>(exponents_.size()) == outputs_);
+  CHECK(input_exponents_.empty() || static_cast<int64_t>(input_exponents_.size()) == inputs_);
 }
 
 // Pairs (2i, 2i+1) of a head become (i, i + d/2).
@@ -168,6 +170,10 @@ Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
       const float factor = std::ldexp(1.0f, exponents_[first + i]);
       for (float& v : values.subspan(i * inputs_, inputs_)) v *= factor;
     }
+  for (int64_t c = 0; c < static_cast<int64_t>(input_exponents_.size()); ++c) {
+    const float factor = std::ldexp(1.0f, input_exponents_[c]);
+    for (int64_t i = 0; i < count; ++i) out[i * inputs_ + c] *= factor;
+  }
   return check_finite(values, first);
 }
 
@@ -192,7 +198,7 @@ Result<void> RowReader::scale_halves(std::span<uint16_t> halves, int64_t row) co
 
 Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
   const TakeOver* row = take_over_of(tensor_.type);
-  CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one);
+  CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one && input_exponents_.empty());
   const BlockInfo& block = block_info(tensor_.type);
   const int64_t groups = inputs_ / kGroup;
   std::vector<int8_t> codes(count * inputs_);

@@ -15,10 +15,10 @@ namespace onw {
 
 class RowReader {
  public:
-  // `tensor`, `weight` and `exponents` outlive the reader; `tensor` is what tensor_of gave for it. Our row r is
-  // multiplied by 2^exponents[r]; none: by 1.
+  // All that is given outlives the reader; `tensor` is what tensor_of gave for `weight`. Our row r is multiplied by
+  // 2^exponents[r], and column c by 2^input_exponents[c]; none: by 1.
   RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from,
-            std::span<const int8_t> exponents = {});
+            std::span<const int8_t> exponents = {}, std::span<const int8_t> input_exponents = {});
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
@@ -28,7 +28,8 @@ class RowReader {
   Result<void> read(int64_t first, int64_t count, float* out) const;
 
   // The same rows with the codes that the file has, where its blocks mean the same in `format`; parts are in `rows`
-  // layout. Only for taken_over_format(). Errors: numerics where a scale times its power of two leaves F16.
+  // layout. Only for taken_over_format(), and without exponents of columns, whose scales rows share. Errors: numerics
+  // where a scale times its power of two leaves F16.
   Result<void> take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const;
 
  private:
@@ -39,7 +40,7 @@ class RowReader {
   Result<void> check_finite(std::span<const float> values, int64_t first) const;
 
   const SourceTensor& tensor_;
-  std::span<const int8_t> exponents_;
+  std::span<const int8_t> exponents_, input_exponents_;
   Fold fold_;
   int64_t begin_ = 0, head_dim_ = 0, outputs_ = 0, inputs_ = 0;
 };

@@ -57,12 +57,17 @@ std::string range_text(std::span<const int8_t> exponents) {
 
 }  // namespace
 
-Result<WeightRules> WeightRules::make(const Program& program, const ModelSource& source, int residual_shift) {
+Result<WeightRules> WeightRules::make(const Program& program, const ModelSource& source, int residual_shift,
+                                      std::span<const InputAlteration> inputs) {
   WeightRules rules;
   rules.program_ = &program;
   rules.source_ = &source;
   rules.residual_shift_ = residual_shift;
   rules.own_keys_ = every_query_has_its_keys(program);
+  for (const InputAlteration& input : inputs) {
+    rules.norms_[input.of.norm] = input.exponents;
+    for (const std::string& reader : input.of.readers) rules.readers_[reader] = input.exponents;
+  }
   if (residual_shift == 0) return rules;
   const auto writers = residual_writers(program);
   RETURN_IF_ERROR(writers);
@@ -71,8 +76,26 @@ Result<WeightRules> WeightRules::make(const Program& program, const ModelSource&
 }
 
 Result<Alteration> WeightRules::of(const WeightDecl& weight) {
+  if (const auto norm = norms_.find(weight.name); norm != norms_.end()) {
+    Alteration divided{.what = fmt::format("channels for its readers: / 2^{} to 2^{}", std::ranges::min(norm->second),
+                                           std::ranges::max(norm->second))};
+    for (const int8_t e : norm->second) divided.exponents.push_back(static_cast<int8_t>(-e));
+    return divided;
+  }
+  auto altered = rows_altered(weight);
+  RETURN_IF_ERROR(altered);
+  if (const auto reader = readers_.find(weight.name); reader != readers_.end()) {
+    altered->input_exponents = reader->second;
+    altered->what +=
+        fmt::format("{}inputs equalised: {}", altered->what.empty() ? "" : "; ", range_text(reader->second));
+  }
+  return altered;
+}
+
+Result<Alteration> WeightRules::rows_altered(const WeightDecl& weight) {
   if (!residual_writers_.contains(weight.name)) return keys_equalised(weight);
   return Alteration{std::vector<int8_t>(static_cast<size_t>(weight.shape[0]), static_cast<int8_t>(-residual_shift_)),
+                    {},
                     fmt::format("residual stream / 2^{}", residual_shift_)};
 }
 
@@ -89,7 +112,7 @@ Result<Alteration> WeightRules::keys_equalised(const WeightDecl& weight) {
   const int64_t d = weight.head_dim, count = weight.shape[0] / d;
   const int64_t shared = count / static_cast<int64_t>(heads.size());  // query heads by key head
   const bool is_key = part.starts_with("k");
-  Alteration out{std::vector<int8_t>(static_cast<size_t>(weight.shape[0]), 0), {}};
+  Alteration out{.exponents = std::vector<int8_t>(static_cast<size_t>(weight.shape[0]), 0)};
   for (int64_t row = 0; row < weight.shape[0]; ++row) {
     const auto& head = heads[static_cast<size_t>(row / d / shared)];
     if (head.empty()) continue;

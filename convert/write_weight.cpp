@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "base/checked.h"
@@ -73,11 +74,22 @@ std::vector<Result<Slab>> make_slabs(const WeightJob& job, const RowReader& read
   return slabs;
 }
 
+// Mean squares of inputs that are divided by 2^exponents.
+std::vector<float> importance_of_altered(std::span<const float> mean_squares, std::span<const int8_t> exponents) {
+  std::vector<float> altered(mean_squares.begin(), mean_squares.end());
+  for (size_t i = 0; i < altered.size() && i < exponents.size(); ++i)
+    altered[i] = std::ldexp(altered[i], -2 * exponents[i]);
+  return altered;
+}
+
 }  // namespace
 
-Result<TensorReport> write_weight(const WeightJob& job, const Alteration& alteration, size_t index,
+Result<TensorReport> write_weight(const WeightJob& published, const Alteration& alteration, size_t index,
                                   WeightFileWriter& out, const std::function<bool(int64_t)>& after_slab) {
-  const RowReader reader(job.tensor, *job.weight, *job.from, alteration.exponents);
+  WeightJob job = published;
+  const auto importance = importance_of_altered(published.importance, alteration.input_exponents);
+  job.importance = importance;
+  const RowReader reader(job.tensor, *job.weight, *job.from, alteration.exponents, alteration.input_exponents);
   const int64_t slab_rows = std::max<int64_t>(16, kSlabValues / reader.inputs() / 16 * 16);
   const int threads = std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
   WeightError error, nf4;

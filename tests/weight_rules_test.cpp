@@ -12,11 +12,13 @@
 #include "base/half.h"
 #include "base/temp_folder.h"
 #include "convert/convert.h"
+#include "convert/equalise_inputs.h"
 #include "models/registry.h"
 #include "models/residual.h"
 #include "passes/quantise.h"
 #include "quant/quantise.h"
 #include "runtime/load.h"
+#include "store/safetensors_bytes.h"
 #include "targets/reference/reference.h"
 #include "tests/run_ids.h"
 #include "tests/tiny_weights.h"
@@ -130,7 +132,63 @@ TEST(EqualisedKeys, are_left_as_published_where_it_would_not_pay) {
   }
 }
 
-// The residual stream.
+// Inputs.
+
+constexpr int64_t kEvery = 8;
+
+// Every eighth channel behind the norms is 64 times as large as the others, and its columns as much smaller.
+const TinyChange kUnevenChannels = [](const TinyTensor& t, std::vector<float>& values) {
+  const bool is_norm =
+      t.name.ends_with("input_layernorm.weight") || t.name.ends_with("post_attention_layernorm.weight");
+  bool reads = false;
+  for (const char* part : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight"})
+    reads = reads || t.name.ends_with(part);
+  const int64_t channels = t.shape.back();
+  for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i)
+    if (i % channels % kEvery == 0 && (is_norm || reads)) values[static_cast<size_t>(i)] *= is_norm ? 64.0f : 1 / 64.0f;
+};
+
+// What a calibration would find of those.
+std::filesystem::path write_sizes(const TempFolder& folder, const Golden& golden) {
+  SafetensorsBytes file;
+  const auto program = build_program(nlohmann::json::parse(golden.config)).value();
+  for (const NormReaders& norm : norm_readers(program))
+    for (const std::string& reader : norm.readers) {
+      const int64_t channels = program.weight(reader)->shape[1];
+      std::vector<float> squares(static_cast<size_t>(channels), 1.0f);
+      for (size_t i = 0; i < squares.size(); i += kEvery) squares[i] = 64 * 64;
+      file.add_f32(reader, {channels}, squares);
+    }
+  return folder.write("sizes.safetensors", file.bytes());
+}
+
+TEST(EqualisedInputs, keep_every_bit_of_the_logits) {
+  const TempFolder folder;
+  for (const char* name : {"llama-g64", "gemma3-g64"}) {
+    ConvertOptions options = kExact;
+    options.importance = write_sizes(folder, load_golden(name));
+    const Model m(name, options), plain(name, kExact);
+    EXPECT_THAT(m.altered("layers.0.attn_norm"), HasSubstr("channels for its readers: / 2^0 to 2^3"));
+    EXPECT_THAT(m.altered("layers.1.mlp.up"), HasSubstr("inputs equalised: x 2^0 to 2^3"));
+    EXPECT_EQ(m.altered("layers.0.mlp.down"), "");
+    EXPECT_TRUE(same_bits(m.logits(m.program(), m.weights()), plain.logits(plain.program(), plain.weights()))) << name;
+  }
+}
+
+TEST(EqualisedInputs, lose_less_when_they_are_quantised) {
+  const TempFolder folder;
+  const ConvertOptions options = {.format = WeightFormat::q8g32};
+  ConvertOptions told = options;
+  told.importance = write_sizes(folder, load_golden("llama-g64"));
+  const auto error = [&](const Model& m) {
+    return relative_error(m.logits(quantise_activations(m.program(), "f16"), m.weights()),
+                          m.logits(m.published_program(), m.published_weights()));
+  };
+  EXPECT_LT(error(Model("llama-g64", told, kUnevenChannels)),
+            0.5 * error(Model("llama-g64", options, kUnevenChannels)));
+}
+
+// The head.
 
 ConvertOptions shifted(int by, std::optional<WeightFormat> format = WeightFormat::f32) {
   return {.format = format, .residual_shift = by};
