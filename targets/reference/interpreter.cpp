@@ -6,6 +6,7 @@
 
 #include "graph/ops.h"
 #include "targets/op_observer.h"
+#include "targets/reference/npu.h"
 
 namespace onw::reference {
 namespace {
@@ -33,7 +34,17 @@ Result<Tensor> run_node(const Function& f, size_t i, std::vector<Tensor>& values
     operands.push_back(weight ? nullptr : &values[static_cast<size_t>(v.id)]);
     names.push_back(weight ? std::string_view(f.node(v).label) : "");
   }
+  if (c.npu && info(n.op).level == Level::coarse)
+    return error(Code::invalid_argument, "{}: NPU mode runs primitives; '{}' must be decomposed first", n.label,
+                 name(n.op));
   return evaluate(n, {operands, names}, c);
+}
+
+// What the NPU makes of the exact result of node n.
+void to_npu(const Function& f, const Node& n, Tensor& value) {
+  if (sums_raw_codes(f, n)) npu_saturate(value);
+  npu_spoil_wide_product(f, n, value);
+  npu_round(value);
 }
 
 }  // namespace
@@ -75,6 +86,7 @@ Result<Inputs> run_function(const Function& f, Inputs inputs, const Context& c, 
     const auto start = c.observer == nullptr ? Clock::time_point() : Clock::now();
     auto value = run_node(f, i, values, inputs, c);
     if (!value) return failure(std::move(value), f.nodes[i].label);
+    if (c.npu) to_npu(f, f.nodes[i], *value);
     if (check_finite && !all_finite(*value))
       return error(Code::numerics, "{}: {} gives a value that is not finite", f.name, f.nodes[i].label);
     if (c.observer != nullptr) show(*c.observer, f.nodes[i], *value, start);

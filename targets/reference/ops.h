@@ -24,6 +24,7 @@ struct Context {
   Isa isa = Isa::generic;  // generic: the judge's own products; else the kernels' (equal bits, for long runs)
   int threads = 1;
   OpObserver* observer = nullptr;
+  bool npu = false;  // the NPU's arithmetic (npu.h); functions of primitives only
   std::function<KvCache&(int sequence, int state)> cache;
 };
 

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "graph/ops.h"
 #include "kernels/scalar.h"
+#include "targets/reference/npu.h"
 
 namespace onw::reference {
 namespace {
@@ -181,6 +182,7 @@ Result<Tensor> evaluate_primitive(const Node& n, const Operands& in, const Conte
     const WeightDecl* decl = c.program.weight(in.names[i]);
     CHECK(decl != nullptr);
     loaded[i] = {.type = {DType::f32, decl->shape, 0}, .f = std::move(*w)};
+    if (c.npu) npu_round(loaded[i]);
     values[i] = &loaded[i];
   }
   const Operands all{values, in.names};

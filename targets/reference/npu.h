@@ -1,0 +1,31 @@
+// The arithmetic of the NPU, as far as it is known: what the reference does to the results of primitives in NPU mode.
+#pragma once
+
+#include "graph/graph.h"
+#include "targets/reference/tensor.h"
+
+namespace onw::reference {
+
+// The largest finite FP16 number and the smallest that keeps all its digits.
+constexpr float kHalfMax = 65504.0f;
+constexpr float kHalfTiny = 0x1p-14f;
+
+// x as the NPU holds it: the nearest FP16 number, beyond the largest infinite, and zero where FP16 would be subnormal.
+float npu_value(float x);
+
+// All values of a tensor so; integers and flags stay.
+void npu_round(Tensor& t);
+
+// Whether node i is a product with INT8 codes that come at run time. The NPU sums such codes as they are and multiplies
+// with their scales afterwards, and the sum stops at +-kHalfMax.
+bool sums_raw_codes(const Function& f, const Node& n);
+
+// The sums of such a product.
+void npu_saturate(Tensor& t);
+
+// A product of two run-time values, the second not transposed, is right in its first 256 columns only (seen with heads
+// of 512 values). What stands in the others is not known: they become NaN, so that nothing can rest on them.
+constexpr int64_t kNpuColumns = 256;
+void npu_spoil_wide_product(const Function& f, const Node& n, Tensor& t);
+
+}  // namespace onw::reference
