@@ -43,7 +43,7 @@ Result<Tensor> run_node(const Function& f, size_t i, std::vector<Tensor>& values
 // What the NPU makes of the exact result of node n.
 void to_npu(const Function& f, const Node& n, Tensor& value) {
   if (sums_raw_codes(f, n)) npu_saturate(value);
-  npu_spoil_wide_product(f, n, value);
+  npu_spoil(f, n, value);
   npu_round(value);
 }
 

@@ -17,6 +17,20 @@ bool run_time_codes(const Function& f, Value v) {
   return moves && run_time_codes(f, n.inputs[0]);
 }
 
+// Of two values that are neither weights nor constants, the second not transposed.
+bool run_time_product(const Function& f, const Node& n) {
+  if (n.op != Op::matmul || n.attributes.integer("transpose_b") != 0) return false;
+  return std::ranges::none_of(n.inputs,
+                              [&](Value v) { return f.node(v).op == Op::weight || f.node(v).op == Op::constant; });
+}
+
+// tanh(x w / cap).
+bool caps_product(const Function& f, const Node& n) {
+  if (n.op != Op::tanh || f.node(n.inputs[0]).op != Op::multiply) return false;
+  const Node& product = f.node(f.node(n.inputs[0]).inputs[0]);
+  return product.op == Op::matmul && f.node(product.inputs[1]).op == Op::weight;
+}
+
 }  // namespace
 
 float npu_value(float x) {
@@ -37,13 +51,14 @@ void npu_saturate(Tensor& t) {
   for (float& x : t.f) x = std::isnan(x) ? x : std::clamp(x, -kHalfMax, kHalfMax);
 }
 
-void npu_spoil_wide_product(const Function& f, const Node& n, Tensor& t) {
+void npu_spoil(const Function& f, const Node& n, Tensor& t) {
   const int64_t columns = t.type.last();
-  if (n.op != Op::matmul || n.attributes.integer("transpose_b") != 0 || columns <= kNpuColumns) return;
-  for (const Value v : n.inputs)
-    if (f.node(v).op == Op::weight || f.node(v).op == Op::constant) return;
+  const int64_t right = caps_product(f, n) && t.rows() >= kNpuCapRows ? 0
+                        : run_time_product(f, n)                      ? kNpuColumns
+                                                                      : columns;
+  if (right >= columns) return;
   for (size_t i = 0; i < t.f.size(); ++i)
-    if (static_cast<int64_t>(i) % columns >= kNpuColumns) t.f[i] = std::numeric_limits<float>::quiet_NaN();
+    if (static_cast<int64_t>(i) % columns >= right) t.f[i] = std::numeric_limits<float>::quiet_NaN();
 }
 
 }  // namespace onw::reference

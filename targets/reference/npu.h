@@ -23,9 +23,11 @@ bool sums_raw_codes(const Function& f, const Node& n);
 // The sums of such a product.
 void npu_saturate(Tensor& t);
 
-// A product of two run-time values, the second not transposed, is right in its first 256 columns only (seen with heads
-// of 512 values). What stands in the others is not known: they become NaN, so that nothing can rest on them.
+// Two faults of the device that no arithmetic explains. What it gives instead is not known: NaN here, so that nothing
+// can rest on it. A product of two run-time values, the second not transposed, is right in its first 256 columns only
+// (seen with heads of 512 values); a soft cap behind a product with a weight is wrong for 16 rows (taken as: or more).
 constexpr int64_t kNpuColumns = 256;
-void npu_spoil_wide_product(const Function& f, const Node& n, Tensor& t);
+constexpr int64_t kNpuCapRows = 16;
+void npu_spoil(const Function& f, const Node& n, Tensor& t);
 
 }  // namespace onw::reference
