@@ -63,6 +63,8 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--keep", Kind::toggle, "", "", "", "pull", "Keeps the published files beside the converted model"},
     {"--yes", Kind::toggle, "", "", "", "rm", "Does not ask"},
     {"--deep", Kind::toggle, "", "", "", "check", "Reads every byte, and compares the digests"},
+    {"--numerics", Kind::choice, "npu", "", "", "check",
+     "Also runs eight tokens with this arithmetic, and says by layer what is lost"},
 
     // Text.
     {"--bos", Kind::toggle, "", "", "", "tokenize", "Puts the model's BOS token in front"},

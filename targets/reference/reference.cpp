@@ -5,10 +5,9 @@
 
 #include "graph/ops.h"
 #include "graph/verifier.h"
-#include "kernels/rope_row.h"
-#include "quant/unpack.h"
 #include "targets/canonical_state.h"
 #include "targets/check_step.h"
+#include "targets/reference/body_inputs.h"
 #include "targets/reference/interpreter.h"
 #include "targets/reference/kv_cache.h"
 
@@ -222,36 +221,6 @@ class Reference final : public Executable {
       sequence(step, static_cast<int>(s)).cut(step.sequences[s]->length());
   }
 
-  Result<Inputs> body_inputs(const Step& step) const {
-    const Program& p = model_->program;
-    const auto rows = static_cast<int64_t>(step.rows.size());
-    const auto embed = model_->weights.find(p.embedding);
-    RETURN_IF_ERROR(embed);
-    Inputs in;
-    Tensor x = make_tensor({DType::f32, {kRows, p.hidden}, 0}, rows);
-    for (int64_t r = 0; r < rows; ++r) {
-      const Row& row = step.rows[static_cast<size_t>(r)];
-      if (!row.embedding.empty()) {
-        std::ranges::copy(row.embedding, x.row(r).begin());
-        continue;
-      }
-      dequantise_row(*embed, row.token, x.row(r));
-      for (float& v : x.row(r)) v *= static_cast<float>(p.embedding_scale);
-    }
-    in["x"] = std::move(x);
-    for (const RopeTable& table : p.rope_tables) {
-      const auto half = static_cast<int64_t>(table.inv_freq.size());
-      const std::vector<float> inv_freq(table.inv_freq.begin(), table.inv_freq.end());
-      Tensor cos = make_tensor({DType::f32, {kRows, half}, 0}, rows), sin = cos;
-      for (int64_t r = 0; r < rows; ++r)
-        rope_row(static_cast<float>(step.rows[static_cast<size_t>(r)].rope[0]), inv_freq,
-                 static_cast<float>(table.scaling), cos.row(r).data(), sin.row(r).data());
-      in[table.name + ".cos"] = std::move(cos);
-      in[table.name + ".sin"] = std::move(sin);
-    }
-    return in;
-  }
-
   Result<void> run_step(const Step& step, const CancelToken& cancel, bool check_finite) {
     Context c{
         .program = model_->program,
@@ -262,7 +231,7 @@ class Reference final : public Executable {
         .threads = model_->options.threads,
         .observer = observer_,
         .cache = [&](int s, int state) -> KvCache& { return sequence(step, s).cache(static_cast<size_t>(state)); }};
-    auto inputs = body_inputs(step);
+    auto inputs = body_inputs(model_->program, model_->weights, step.rows);
     RETURN_IF_ERROR(inputs);
     auto body = run_function(*model_->program.function("body"), std::move(*inputs), c, cancel, check_finite);
     RETURN_IF_ERROR(body);

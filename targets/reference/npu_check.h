@@ -1,0 +1,28 @@
+// What a model would lose on an NPU, layer by layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/program.h"
+#include "targets/weights.h"
+
+namespace onw {
+
+// The steps of one layer, or of what stands before and behind the layers.
+struct NpuLayer {
+  std::string name;         // "L07"; "head"
+  float largest = 0;        // of all values in FP32, masks aside
+  int64_t values = 0;       // results of steps
+  int64_t overflows = 0;    // of those: beyond FP16 in FP32's arithmetic
+  int64_t lost = 0;         // not zero in FP32, but too small for an NPU
+  double relative_rms = 0;  // of what the layer hands on: the difference to FP32 over FP32; infinite if not finite
+};
+
+// Runs `program` over `tokens` as one block of a fresh sequence, as primitives with legalize_npu's rewrites, in FP32
+// and with the NPU's arithmetic, activations unquantised. Errors: those of decompose and of the reference.
+Result<std::vector<NpuLayer>> check_npu(const Program& program, const WeightSet& weights,
+                                        const std::vector<int32_t>& tokens);
+
+}  // namespace onw
