@@ -17,8 +17,9 @@ bool replace_by_huge_pages(std::span<const std::byte> mapped);
 
 class HugeMemory {
  public:
-  // Aligned to 2 MiB. Aborts where the system has no memory: for benchmarks and scratch of known size.
-  explicit HugeMemory(size_t bytes);
+  // Aligned to 2 MiB. Where the system has not so much, half of it and so on, down to `least` bytes (0: `bytes`);
+  // aborts where it has not that either: for benchmarks and scratch of known size.
+  explicit HugeMemory(size_t bytes, size_t least = 0);
   HugeMemory(const HugeMemory&) = delete;
   HugeMemory& operator=(const HugeMemory&) = delete;
   ~HugeMemory();

@@ -45,10 +45,18 @@ bool replace_by_huge_pages(std::span<const std::byte> mapped) {
   return false;
 }
 
-HugeMemory::HugeMemory(size_t bytes) : size_(bytes) {
-  const auto whole = static_cast<size_t>(round_up(static_cast<int64_t>(bytes), static_cast<int64_t>(kHugePageBytes)));
-  data_ = static_cast<std::byte*>(std::aligned_alloc(kHugePageBytes, whole));
+HugeMemory::HugeMemory(size_t bytes, size_t least) : size_(bytes) {
+  const auto whole_pages = [](size_t n) {
+    return static_cast<size_t>(round_up(static_cast<int64_t>(n), static_cast<int64_t>(kHugePageBytes)));
+  };
+  const auto allocate = [&] { return static_cast<std::byte*>(std::aligned_alloc(kHugePageBytes, whole_pages(size_))); };
+  data_ = allocate();
+  while (data_ == nullptr && least > 0 && size_ / 2 >= least) {
+    size_ /= 2;
+    data_ = allocate();
+  }
   CHECK(data_ != nullptr);
+  const size_t whole = whole_pages(size_);
   advise_huge_pages({data_, whole});
   std::fill_n(data_, whole, std::byte{0});
 }

@@ -44,7 +44,12 @@ class OutputFile {
   std::vector<std::byte> pending_;
 };
 
-// Writes a small file whole: under a temporary name, synced, then renamed over `path`.
+// The file that a new one takes the place of by a rename: `path`, or what it links to. Errors: invalid_argument for a
+// folder, a device or a pipe.
+Result<std::filesystem::path> file_to_replace(const std::filesystem::path& path);
+
+// Writes a small file whole: under a temporary name, synced, then renamed over `path`, or over what it links to. A
+// device or a pipe is written to as it is.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 // rename, then a sync of the folder, so that the new name survives a crash of the machine. Errors: io.

@@ -105,14 +105,42 @@ Result<void> OutputFile::finish() {
   return {};
 }
 
-Result<void> write_file_atomically(const fs::path& path, std::string_view text) {
-  fs::path temporary = path;
-  temporary += ".partial";
-  auto file = OutputFile::open(temporary);
+namespace {
+
+Result<void> write_whole(const fs::path& path, std::string_view text) {
+  auto file = OutputFile::open(path);
   RETURN_IF_ERROR(file);
   RETURN_IF_ERROR(file->write(std::as_bytes(std::span(text))));
-  RETURN_IF_ERROR(file->finish());
-  return rename_durably(temporary, path);
+  return file->finish();
+}
+
+}  // namespace
+
+Result<fs::path> file_to_replace(const fs::path& path) {
+  std::error_code failed;
+  const fs::file_status found = fs::status(path, failed);  // of what links lead to
+  if (fs::exists(found) && !fs::is_regular_file(found))
+    return error(Code::invalid_argument, "{}: {}. Give the name of a file", path.string(),
+                 fs::is_directory(found) ? "is a folder" : "is a device or a pipe, which cannot be replaced by a file");
+  if (!fs::is_symlink(path, failed)) return path;
+  const fs::path target = fs::weakly_canonical(path, failed);
+  return failed ? path : target;
+}
+
+Result<void> write_file_atomically(const fs::path& path, std::string_view text) {
+  std::error_code failed;
+  const fs::file_status found = fs::status(path, failed);
+  if (fs::exists(found) && !fs::is_regular_file(found) && !fs::is_directory(found)) return write_whole(path, text);
+  const auto target = file_to_replace(path);
+  RETURN_IF_ERROR(target);
+  fs::path temporary = *target;
+  temporary += ".partial";
+  auto written = write_whole(temporary, text);
+  if (!written) {
+    fs::remove(temporary, failed);
+    return failure(std::move(written));
+  }
+  return rename_durably(temporary, *target);
 }
 
 Result<void> rename_durably(const fs::path& from, const fs::path& to) {

@@ -78,5 +78,26 @@ TEST(FileLock, one_holder_at_a_time) {
   EXPECT_TRUE(FileLock::try_acquire(folder / "lock")->held());
 }
 
+TEST(WriteFileAtomically, goes_through_links_and_leaves_devices_and_folders_what_they_are) {
+  const TempFolder folder;
+  namespace fs = std::filesystem;
+  folder.write("target", "before");
+  fs::create_symlink("target", folder.path() / "link");
+  ASSERT_TRUE(write_file_atomically(folder.path() / "link", "after"));
+  EXPECT_TRUE(fs::is_symlink(folder.path() / "link"));
+  EXPECT_EQ(fs::file_size(folder.path() / "target"), 5);
+
+  fs::create_symlink("/dev/null", folder.path() / "null");
+  EXPECT_TRUE(write_file_atomically(folder.path() / "null", "gone"));
+  EXPECT_TRUE(fs::is_character_file(folder.path() / "null"));
+  fs::create_symlink("/dev/full", folder.path() / "full");
+  EXPECT_FALSE(write_file_atomically(folder.path() / "full", "gone"));
+  EXPECT_TRUE(fs::is_character_file(folder.path() / "full"));
+
+  EXPECT_FALSE(write_file_atomically(folder.path(), "a folder"));
+  EXPECT_FALSE(file_to_replace(folder.path() / "null"));
+  for (const auto& left : fs::directory_iterator(folder.path())) EXPECT_NE(left.path().extension(), ".partial");
+}
+
 }  // namespace
 }  // namespace onw

@@ -38,7 +38,9 @@ def entry(results, model, case, engine):
 
 def asked(options, model, case):
     """Engine name to a call that measures it once."""
-    name, _, places = model.partition("=")
+    name, given, places = model.partition("=")
+    if not given or ":" not in places:
+        raise SystemExit(f"--model {model}: NAME=MODEL:GGUF is wanted")
     folder, _, gguf = places.rpartition(":")
     kind, _, size = case.partition(":")
     calls = {"onw": lambda: engines.onw(options.onw, folder, kind, int(size), options.threads)}
@@ -108,7 +110,12 @@ def share(record):
 
 def table(options):
     for path in options.results:
-        results = json.loads(path.read_text())
+        try:
+            results = json.loads(path.read_text())
+        except (OSError, ValueError) as why:
+            raise SystemExit(f"{path}: {why}") from None
+        if not all("case" in r for r in results.get("runs", [{}])):
+            raise SystemExit(f"{path}: not of compare.py: bench/quality.py table prints qualities, docs/quality.md shows activations")
         card = results["machine"]
         print(f"{card['cpu']}, {card['cores']} cores, {', '.join(card['instructions'])}; {results['date']}\n")
         names = list(dict.fromkeys(r["engine"] for r in results["runs"]))

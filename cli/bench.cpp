@@ -243,18 +243,31 @@ std::vector<Bar> bars(const Report& r) {
   return all;
 }
 
+Result<void> print_report(const Report& r, const Args& args) {
+  if (args.has("--json")) return print("{}\n", to_json(r).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  if (args.has("--csv")) return print("{}", to_csv(r));
+  return print("{}{}", to_text(r), profiles_text(r));
+}
+
+Result<void> check_place(const std::filesystem::path& file) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(file, failed))
+    return error(Code::invalid_argument, "--svg {}: is a folder. Give the name of a file", file.string());
+  const auto folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (std::filesystem::is_directory(folder, failed)) return {};
+  return error(Code::not_found, "--svg {}: there is no folder {}. Make it first", file.string(), folder.string());
+}
+
 }  // namespace
 
 Result<void> run_bench(const Args& args) {
+  if (args.has("--svg")) RETURN_IF_ERROR(check_place(args.text("--svg")));  // not after minutes of measuring
   const auto report = measure(args);
   RETURN_IF_ERROR(report);
-  if (args.has("--svg"))
-    RETURN_IF_ERROR(write_file_atomically(
-        args.text("--svg"), bar_chart(fmt::format("{} on {}", report->model, cpu_features().model), bars(*report))));
-  if (args.has("--json"))
-    return print("{}\n", to_json(*report).dump(2, ' ', false, ordered_json::error_handler_t::replace));
-  if (args.has("--csv")) return print("{}", to_csv(*report));
-  return print("{}{}", to_text(*report), profiles_text(*report));
+  RETURN_IF_ERROR(print_report(*report, args));
+  if (!args.has("--svg")) return {};
+  return write_file_atomically(args.text("--svg"),
+                               bar_chart(fmt::format("{} on {}", report->model, cpu_features().model), bars(*report)));
 }
 
 }  // namespace onw::cli

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <numeric>
 
+#include "base/memory.h"
+#include "cli/output.h"
+
 namespace onw::cli {
 namespace {
 
@@ -95,6 +98,11 @@ Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
     return error(Code::context_overflow,
                  "a depth of {} and {} tokens more are beyond the model's context of {}: ask for less", what.depth,
                  what.rows, executable_.info().max_context);
+  const int64_t needed = executable_.need(what.depth + what.rows, what.batch).state_bytes;
+  if (const int64_t available = available_memory_bytes(); needed > available)
+    return error(Code::out_of_memory,
+                 "{} conversations of {} tokens need {} for keys and values, {} are available: ask for fewer, or less",
+                 what.batch, what.depth + what.rows, bytes_text(needed), bytes_text(available));
   const auto seconds = what.prompt ? time_prompt(what, kPromptRounds) : time_decode(what, what.rows);
   RETURN_IF_ERROR(seconds);
   BenchTiming t{.what = what, .seconds = median(*seconds)};

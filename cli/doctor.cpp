@@ -107,7 +107,6 @@ Findings examine() {
   f.roofs = measure_roofs(f.threads, active_isa() ? *active_isa() : Isa::generic, 0.5);
   f.openvino = examine_openvino();
   advise(f);
-  for (std::string& line : openvino_advice(f.openvino)) f.advice.push_back(std::move(line));
   return f;
 }
 
@@ -131,6 +130,12 @@ std::string huge_pages_text(const Findings& f) {
 
 std::string free_text(const Place& p) { return p.free_bytes < 0 ? "unknown" : bytes_text(p.free_bytes); }
 
+std::vector<std::string> all_advice(const Findings& f, bool with_paths) {
+  std::vector<std::string> all = f.advice;
+  for (std::string& line : openvino_advice(f.openvino, with_paths)) all.push_back(std::move(line));
+  return all;
+}
+
 std::string to_text(const Findings& f, bool with_paths) {
   const auto path = [&](const Place& p) { return with_paths ? p.path + ", " : std::string(); };
   std::vector<std::vector<std::string>> rows = {
@@ -148,8 +153,9 @@ std::string to_text(const Findings& f, bool with_paths) {
   for (auto& row : openvino_rows(f.openvino, with_paths)) rows.push_back(std::move(row));
   std::string text = table(rows);
   text += "\n";
-  if (f.advice.empty()) text += "Nothing to mend.\n";
-  for (const auto& line : f.advice) text += fmt::format("- {}\n", line);
+  const auto advice = all_advice(f, with_paths);
+  if (advice.empty()) text += "Nothing to mend.\n";
+  for (const auto& line : advice) text += fmt::format("- {}\n", line);
   return text;
 }
 
@@ -182,7 +188,7 @@ ordered_json to_json(const Findings& f) {
           {"home", place_json(f.home)},
           {"cache", place_json(f.cache)},
           {"openvino", openvino_json(f.openvino)},
-          {"advice", f.advice}};
+          {"advice", all_advice(f, true)}};
 }
 
 }  // namespace

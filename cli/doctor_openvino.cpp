@@ -1,5 +1,6 @@
 #include "cli/doctor_openvino.h"
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
@@ -9,6 +10,9 @@ namespace onw::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr const char* kWrongFolder =
+    "ONW_OPENVINO_DIR leads to no libopenvino_c.so: name the folder that holds it, or unset it";
 
 std::string fact(const openvino::DeviceFacts& device, std::string_view name) {
   for (const auto& [key, value] : device.facts)
@@ -28,6 +32,7 @@ std::string device_text(const openvino::DeviceFacts& device) {
 
 OpenVinoFindings examine_openvino() {
   OpenVinoFindings f;
+  f.asked_for = std::getenv("ONW_OPENVINO_DIR") != nullptr;
   f.npu = openvino::look_at_npu();
   const auto library = openvino::find_library(openvino::search_places());
   if (!library) {
@@ -45,7 +50,7 @@ OpenVinoFindings examine_openvino() {
 
 std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, bool with_paths) {
   const std::vector<std::string> npu = {"NPU", openvino::npu_text(f.npu)};
-  if (!f.found()) return {npu, {"OpenVINO", f.trouble}};
+  if (!f.found()) return {npu, {"OpenVINO", with_paths || !f.asked_for ? f.trouble : kWrongFolder}};
   const std::string version = f.probe.version.empty() ? "does not start, see below" : f.probe.version;
   std::vector<std::vector<std::string>> rows = {
       npu, {"OpenVINO", with_paths ? fmt::format("{}, {}", version, f.library) : version}};
@@ -54,10 +59,12 @@ std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, b
   return rows;
 }
 
-std::vector<std::string> openvino_advice(const OpenVinoFindings& f) {
+std::vector<std::string> openvino_advice(const OpenVinoFindings& f, bool with_paths) {
   std::vector<std::string> advice;
   if (std::string npu = openvino::npu_advice(f.npu); !npu.empty()) advice.push_back(std::move(npu));
-  if (f.found() && !f.trouble.empty()) advice.push_back("OpenVINO: " + f.trouble);
+  if (!f.found() && f.asked_for) advice.emplace_back(fmt::format("OpenVINO: {}", kWrongFolder));
+  if (f.found() && !f.trouble.empty())
+    advice.push_back("OpenVINO: " + (with_paths ? f.trouble : "is there, but does not start: onw doctor says why"));
   for (const auto& device : f.probe.devices)
     if (!device.trouble.empty()) advice.push_back(fmt::format("OpenVINO's device {}: {}", device.name, device.trouble));
   return advice;

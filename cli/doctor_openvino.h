@@ -14,7 +14,8 @@ namespace onw::cli {
 struct OpenVinoFindings {
   std::string library;  // empty where it is not found
   openvino::Probe probe;
-  std::string trouble;  // why there is nothing, with the remedy
+  std::string trouble;     // why there is nothing, with the remedy
+  bool asked_for = false;  // by ONW_OPENVINO_DIR
   openvino::NpuMachine npu;
 
   bool found() const { return !library.empty(); }
@@ -22,7 +23,7 @@ struct OpenVinoFindings {
 
 OpenVinoFindings examine_openvino();
 std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& findings, bool with_paths);
-std::vector<std::string> openvino_advice(const OpenVinoFindings& findings);
+std::vector<std::string> openvino_advice(const OpenVinoFindings& findings, bool with_paths);
 nlohmann::ordered_json openvino_json(const OpenVinoFindings& findings);
 
 }  // namespace onw::cli

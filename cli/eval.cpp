@@ -46,7 +46,9 @@ class LogitsFile {
  public:
   static Result<LogitsFile> open(const fs::path& path, std::span<const int32_t> ids, int64_t vocabulary) {
     LogitsFile file;
-    file.path_ = path;
+    const auto target = file_to_replace(path);
+    RETURN_IF_ERROR(target);
+    file.path_ = *target;
     auto out = OutputFile::open(file.partial());
     RETURN_IF_ERROR(out);
     file.out_ = std::move(*out);

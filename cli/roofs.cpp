@@ -40,8 +40,9 @@ Roofs measure_roofs(const ThreadPlan& plan, Isa isa, double seconds) {
   Roofs roofs;
   roofs.threads = pool.threads();
   roofs.buffer_bytes = std::clamp<int64_t>(available_memory_bytes() / 8, 16 * kPiece, 1024 * kPiece) / kPiece * kPiece;
-  const HugeMemory memory(static_cast<size_t>(roofs.buffer_bytes));
+  const HugeMemory memory(static_cast<size_t>(roofs.buffer_bytes), 16 * kPiece);
   const auto bytes = memory.bytes();
+  roofs.buffer_bytes = static_cast<int64_t>(bytes.size()) / kPiece * kPiece;
   const int64_t pieces = roofs.buffer_bytes / kPiece;
   pool.parallel_for(pieces, [&](int64_t begin, int64_t end, int) {  // pages that were never written are all one page
     std::memset(bytes.data() + begin * kPiece, 0x5a, static_cast<size_t>((end - begin) * kPiece));
