@@ -25,7 +25,10 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+try:
+    import numpy as np
+except ModuleNotFoundError:  # tables are printed without it
+    np = None
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import llama_gguf  # noqa: E402
@@ -160,6 +163,8 @@ def reference(options, source, work):
 
 
 def run(options):
+    if np is None:
+        raise SystemExit("numpy is not installed: pip install numpy gguf safetensors")
     name, _, source = options.model.partition("=")
     source = pathlib.Path(source)
     results = {"machine": machine.card(), "date": datetime.date.today().isoformat(), "model": name,
