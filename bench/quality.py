@@ -31,7 +31,6 @@ except ModuleNotFoundError:  # tables are printed without it
     np = None
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import llama_gguf  # noqa: E402
 import machine  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -146,6 +145,8 @@ def perplexity(options, model, text_file, base_file, *more):
 
 def reference(options, source, work):
     """The FP32 model as GGUF, what it says about the text, the tokens of the windows."""
+    import llama_gguf  # it needs gguf, which tables do not
+
     model = work / "f32.gguf"
     if source.is_dir():
         llama_gguf.write(source, model)
