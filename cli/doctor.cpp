@@ -75,7 +75,7 @@ void advise(Findings& f) {
     say("Only {} are free where models are kept: free some, or set ONW_HOME to a larger disk",
         bytes_text(f.home.free_bytes));
   if (f.huge_pages == "never")
-    say("Huge pages are off (up to a third slower): echo madvise | sudo tee "
+    say("Huge pages are off (up to 30 % slower): echo madvise | sudo tee "
         "/sys/kernel/mm/transparent_hugepage/enabled");
   else if (f.huge_share && *f.huge_share < 0.5)
     say("Models are mapped in small pages: this file system or kernel has no huge pages for files. onw copies weights "

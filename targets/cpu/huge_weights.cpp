@@ -14,8 +14,7 @@ namespace {
 
 constexpr int64_t kSpareMemory = 1 << 30;  // that other programs keep
 
-// Below this share of huge pages moving is worth it: half of the weights in small ones cost a quarter of the speed of
-// decoding (Xeon, 2026-11).
+// Below this share of huge pages moving is worth it.
 constexpr double kEnough = 0.9;
 
 constexpr size_t kSmallPage = 4096;
