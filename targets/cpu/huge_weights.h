@@ -1,5 +1,5 @@
-// Weights in huge pages where files are in small ones: from small pages alone a model of 1 G decodes at 61 % of the read
-// bandwidth, while and after it is moved at 73 % (medians of five rounds in turns; busy Xeon, 2026-11).
+// Weights in huge pages where files are in small ones: from small pages alone a model of 1 G decodes at 61 % of the
+// read bandwidth, while and after it is moved at 73 % (medians of five rounds in turns; busy Xeon, 2026-11).
 #pragma once
 
 #include <cstddef>
