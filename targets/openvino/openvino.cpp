@@ -8,8 +8,7 @@
 #include "quant/unpack.h"
 #include "targets/check_step.h"
 #include "targets/cpu/aligned_bytes.h"
-#include "targets/openvino/graph.h"
-#include "targets/openvino/graphs.h"
+#include "targets/openvino/compile.h"
 #include "targets/openvino/kv_side.h"
 
 namespace onw {
@@ -22,23 +21,17 @@ constexpr std::string_view kDevice = "openvino:CPU";
 // Rows that the head takes at once: more would only widen its buffers.
 constexpr int64_t kHeadRows = 32;
 
-// The graphs for one number of rows.
-struct Block {
-  int64_t rows = kRows;
-  std::vector<Graph> body;
-  std::vector<Graph> head;  // one
-};
+// What all weights of the program take, as they lie.
+int64_t weight_bytes(const Program& program, const WeightSet& weights) {
+  int64_t bytes = 0;
+  for (const WeightDecl& w : program.weights)
+    if (const auto view = weights.find(w.name))
+      bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
+  return bytes;
+}
 
 // The head as a cut function of its own, so that its buffers are planned like the body's.
 CutFunction head_alone(const Program& program) { return {.segments = {*program.function("head")}, .host = {}}; }
-
-Properties properties(const OpenVinoOptions& o) {
-  if (!o.properties.empty()) return o.properties;
-  return {{"INFERENCE_PRECISION_HINT", "f32"},
-          {"DYNAMIC_QUANTIZATION_GROUP_SIZE", o.exact ? "0" : "128"},
-          {"PERFORMANCE_HINT", "LATENCY"},
-          {"INFERENCE_NUM_THREADS", std::to_string(o.threads)}};
-}
 
 class OpenVino final : public Executable {
  public:
@@ -46,7 +39,11 @@ class OpenVino final : public Executable {
                                                     const OpenVinoOptions& options) {
     auto target = std::make_unique<OpenVino>(options);
     RETURN_IF_ERROR(target->plan(program, weights));
-    RETURN_IF_ERROR(target->compile(program, weights));
+    auto compiled = compile_blocks(program, target->cut_, weights, options, kDevice);
+    RETURN_IF_ERROR(compiled);
+    target->blocks_ = std::move(compiled->blocks);
+    target->constants_ = std::move(compiled->constants);
+    target->weight_bytes_ = weight_bytes(program, weights);
     const auto embedding = weights.find(program.embedding);
     RETURN_IF_ERROR(embedding);
     target->embedding_ = *embedding;
@@ -144,47 +141,13 @@ class OpenVino final : public Executable {
     auto kv = options_.block_rows.empty() ? make_page_side(program, cut_, body_buffers_, weights, side)
                                           : make_chunk_side(program, cut_, body_buffers_, weights, side,
                                                             {options_.runtime, options_.openvino_device,
-                                                             properties(options_), options_.chunk_positions});
+                                                             device_properties(options_), options_.chunk_positions});
     RETURN_IF_ERROR(kv);
     kv_ = std::move(*kv);
     info_.truncates_freely = kv_->truncates_freely();
     for (const RopeTable& t : program.rope_tables) inv_freq_.emplace_back(t.inv_freq.begin(), t.inv_freq.end());
     rope_tables_ = program.rope_tables;
     embedding_scale_ = static_cast<float>(program.embedding_scale);
-    return {};
-  }
-
-  Result<void> compile(const Program& program, const WeightSet& weights) {
-    auto constants = Constants::create(weights);
-    RETURN_IF_ERROR(constants);
-    std::vector<int64_t> sizes = options_.block_rows;
-    if (sizes.empty()) sizes.push_back(kRows);
-    const int total = static_cast<int>(sizes.size() * (cut_.segments.size() + 1));
-    int done = 0;
-    for (const int64_t rows : sizes) {
-      const auto graphs = lower_program(program, cut_, weights, *constants, rows, kDevice);
-      RETURN_IF_ERROR(graphs);
-      const std::array<int64_t, 1> bytes = {constants->bytes()};
-      const auto memory = options_.runtime->tensor(DType::u8, bytes, constants->data());
-      RETURN_IF_ERROR(memory);
-      Block& block = blocks_.emplace_back();
-      block.rows = rows;
-      const auto add = [&](const Ir& ir, std::vector<Graph>& to) -> Result<void> {
-        auto graph =
-            Graph::compile(options_.runtime, ir, *memory, rows, options_.openvino_device, properties(options_));
-        RETURN_IF_ERROR(graph);
-        to.push_back(std::move(*graph));
-        constants->drop_file_pages();  // packed: only one copy of the weights stays
-        if (options_.on_compiled && !options_.on_compiled(++done, total)) return error(Code::cancelled, "stopped");
-        return {};
-      };
-      for (const Ir& ir : graphs->body) RETURN_IF_ERROR(add(ir, block.body));
-      RETURN_IF_ERROR(add(graphs->head, block.head));
-    }
-    constants_ = std::make_unique<Constants>(std::move(*constants));
-    for (const WeightDecl& w : program.weights)
-      if (const auto view = weights.find(w.name))
-        weight_bytes_ += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
     return {};
   }
 

@@ -1,0 +1,50 @@
+#include "targets/openvino/compile.h"
+
+#include <array>
+
+#include "targets/openvino/graphs.h"
+
+namespace onw::openvino {
+
+Properties device_properties(const OpenVinoOptions& o) {
+  if (!o.properties.empty()) return o.properties;
+  return {{"INFERENCE_PRECISION_HINT", "f32"},
+          {"DYNAMIC_QUANTIZATION_GROUP_SIZE", o.exact ? "0" : "128"},
+          {"PERFORMANCE_HINT", "LATENCY"},
+          {"INFERENCE_NUM_THREADS", std::to_string(o.threads)}};
+}
+
+Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction& cut, const WeightSet& weights,
+                                      const OpenVinoOptions& options, std::string_view device) {
+  auto constants = Constants::create(weights);
+  RETURN_IF_ERROR(constants);
+  std::vector<int64_t> sizes = options.block_rows;
+  if (sizes.empty()) sizes.push_back(kRows);
+  const int total = static_cast<int>(sizes.size() * (cut.segments.size() + 1));
+  int done = 0;
+  CompiledBlocks compiled;
+  for (const int64_t rows : sizes) {
+    const auto graphs = lower_program(program, cut, weights, *constants, rows, device);
+    RETURN_IF_ERROR(graphs);
+    const std::array<int64_t, 1> bytes = {constants->bytes()};
+    const auto memory = options.runtime->tensor(DType::u8, bytes, constants->data());
+    RETURN_IF_ERROR(memory);
+    Block& block = compiled.blocks.emplace_back();
+    block.rows = rows;
+    const auto add = [&](const Ir& ir, std::vector<Graph>& to) -> Result<void> {
+      auto graph =
+          Graph::compile(options.runtime, ir, *memory, rows, options.openvino_device, device_properties(options));
+      RETURN_IF_ERROR(graph);
+      to.push_back(std::move(*graph));
+      constants->drop_file_pages();  // packed: only one copy of the weights stays
+      if (options.on_compiled && !options.on_compiled(++done, total)) return error(Code::cancelled, "stopped");
+      return {};
+    };
+    for (const Ir& ir : graphs->body) RETURN_IF_ERROR(add(ir, block.body));
+    RETURN_IF_ERROR(add(graphs->head, block.head));
+  }
+  compiled.constants = std::make_unique<Constants>(std::move(*constants));
+  return compiled;
+}
+
+}  // namespace onw::openvino

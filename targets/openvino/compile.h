@@ -1,0 +1,35 @@
+// From a Program's segments to graphs that run: lowered, compiled for the device, with a request each.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "passes/cut.h"
+#include "targets/openvino/constants.h"
+#include "targets/openvino/graph.h"
+#include "targets/openvino/openvino.h"
+
+namespace onw::openvino {
+
+// The graphs for one number of rows.
+struct Block {
+  int64_t rows = kRows;
+  std::vector<Graph> body;
+  std::vector<Graph> head;  // one
+};
+
+struct CompiledBlocks {
+  std::vector<Block> blocks;             // ascending by rows
+  std::unique_ptr<Constants> constants;  // the graphs may still read the small ones: keep it as long as them
+};
+
+// What the device is told, where the options name nothing else: how its CPU device is run.
+Properties device_properties(const OpenVinoOptions& options);
+
+// One block for each number of rows of the options, or one that takes any. `device`: a column of the table of formats
+// (lower.h). Errors: those of lower_program and Graph; cancelled.
+Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction& cut, const WeightSet& weights,
+                                      const OpenVinoOptions& options, std::string_view device);
+
+}  // namespace onw::openvino
