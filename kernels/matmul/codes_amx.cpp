@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMaxTiles = 8;    // row tiles of a pass: their activations stay in the L2 cache
 constexpr int64_t kShortTiles = 6;  // with groups of 32, whose float sums are in the L1 cache's way (+10 % on the Xeon)
+constexpr int64_t kAhead = 8192;    // bytes of a block that are fetched before they are expanded
 constexpr int64_t kPanel = 128 * 16;  // bytes of one expanded block and group
 
 struct alignas(64) TileConfig {
@@ -43,13 +44,15 @@ ONW_ALWAYS_INLINE void configure(int rows, int32_t depth) {
   _tile_loadconfig(&config);
 }
 
-// Lines [first, last) of one block and group as signed bytes; a line of 4-bit codes becomes two.
+// Lines [first, last) of one block and group as signed bytes; a line of 4-bit codes becomes two. `ahead`: how far
+// behind them the lines lie that are fetched.
 template <Codes kCodes>
-ONW_ALWAYS_INLINE void expand(const uint8_t* from, __m512i table, int64_t first, int64_t last, int8_t* to) {
+ONW_ALWAYS_INLINE void expand(const uint8_t* from, __m512i table, int64_t first, int64_t last, int8_t* to,
+                              int64_t ahead) {
   for (int64_t l = first; l < last; ++l) {
     const __m512i v = _mm512_loadu_si512(from + l * 64);
     // To L2 only: L1 is full of activations and float sums (+5 % over T0 on the Xeon).
-    _mm_prefetch(reinterpret_cast<const char*>(from) + l * 64 + 8192, _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(from) + l * 64 + ahead, _MM_HINT_T1);
     if constexpr (kCodes == Codes::bytes) {
       _mm512_store_si512(to + l * 64, _mm512_xor_si512(v, table));
     } else {
@@ -122,7 +125,7 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t f
   const __m512i table = kCodes == Codes::bytes ? _mm512_set1_epi8(static_cast<char>(c.offset)) : level_table(c, 0);
   const int64_t groups = c.inputs / c.depth;
   for (int64_t i = 0; i < tiles * kRows * 2; ++i) _mm512_store_ps(acc + i * 16, _mm512_setzero_ps());
-  ONW_UNROLL for (int b = 0; b < 2; ++b) expand<kCodes>(from[b], table, 0, lines, panel + b * kPanel);
+  ONW_UNROLL for (int b = 0; b < 2; ++b) expand<kCodes>(from[b], table, 0, lines, panel + b * kPanel, kAhead);
 
   Pending pending;
   for (int64_t g = 0; g < groups; ++g) {
@@ -132,6 +135,8 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t f
       scale[b] = scales_of(c, group, block[b]);
       minimum[b] = kMinima ? minima_of(c, group, block[b]) : _mm512_setzero_ps();
     }
+    // Behind the end of a block lies the other one of the pair; the next pair's lie a block further (3 % on the Xeon).
+    const int64_t ahead = kAhead + ((g + 1) * group_bytes + kAhead < block_bytes ? 0 : block_bytes);
     int64_t expanded = 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t row = (first + t) * 16;
@@ -147,7 +152,7 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t f
       if (g + 1 < groups) {
         const int64_t until = lines * (t + 1) / tiles;
         ONW_UNROLL for (int b = 0; b < 2; ++b)
-            expand<kCodes>(from[b] + (g + 1) * group_bytes, table, expanded, until, panel + b * kPanel);
+            expand<kCodes>(from[b] + (g + 1) * group_bytes, table, expanded, until, panel + b * kPanel, ahead);
         expanded = until;
       }
       const __m512i code_sums = _mm512_maskz_loadu_epi32(kMinima ? (1 << kRows) - 1 : 0, group.x_sums + row);
