@@ -261,6 +261,7 @@ Result<void> check_place(const std::filesystem::path& file) {
 }  // namespace
 
 Result<void> run_bench(const Args& args) {
+  if (args.has("--json") && args.has("--csv")) return error(Code::usage, "give --json or --csv, one of them");
   if (args.has("--svg")) RETURN_IF_ERROR(check_place(args.text("--svg")));  // not after minutes of measuring
   const auto report = measure(args);
   RETURN_IF_ERROR(report);

@@ -267,6 +267,22 @@ Result<Importance> importance_of(const Program& program, const ConvertOptions& o
   return importance;
 }
 
+// A file that changes no weight was not what was meant.
+Result<void> check_importance_counts(const std::vector<Unit>& units, const std::vector<InputAlteration>& inputs,
+                                     const ConvertOptions& options) {
+  const auto weighed = [](const WeightJob& job) {
+    return !job.importance.empty() && !job.choice.take_over && searches_scales(job.choice.format);
+  };
+  if (options.importance.empty() || !inputs.empty()) return {};
+  for (const Unit& unit : units)
+    if (std::ranges::any_of(unit, weighed)) return {};
+  return error(Code::invalid_argument,
+               "{}: would change nothing. It weighs what is quantised to 4 bits without a minimum and equalises what "
+               "is quantised anew; every weight that it names keeps the source's codes or gets another format. Give "
+               "--format q4g128, or leave it out",
+               options.importance.string());
+}
+
 // What an interrupted run must have in common with the one that goes on.
 Result<std::string> fingerprint_of(const ModelSource& source, const ConvertOptions& options) {
   std::string state;
@@ -309,6 +325,7 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   RETURN_IF_ERROR(units);
   const auto inputs = inputs_to_equalise(*program, *units, *importance);
   RETURN_IF_ERROR(inputs);
+  RETURN_IF_ERROR(check_importance_counts(*units, *inputs, options));
   auto rules = WeightRules::make(*program, **source, options.residual_shift, *inputs);
   RETURN_IF_ERROR(rules);
 

@@ -79,5 +79,19 @@ TEST(Importance, refuses_files_of_other_models_and_values_that_are_none) {
   EXPECT_EQ(refusal(folder, "layers.0.mlp.down", std::vector<float>(kTinyInner, 0)), "accepted");
 }
 
+TEST(Importance, refuses_a_file_that_would_change_nothing) {
+  TempFolder folder;
+  testing::write_tiny_folder(folder, "hf");
+  folder.write("counts.safetensors",
+               SafetensorsBytes().add_f32("layers.0.mlp.down", {kTinyInner}, every_eighth(kTinyInner)).bytes());
+  const auto with = [&](WeightFormat format) {
+    const auto done = convert(folder.path() / "hf", folder.path() / std::string(name(format)),
+                              {.format = format, .importance = folder.path() / "counts.safetensors"});
+    return done ? "accepted" : done.error().message;
+  };
+  EXPECT_THAT(with(WeightFormat::q8g32), HasSubstr("would change nothing"));
+  EXPECT_EQ(with(WeightFormat::q4g32), "accepted");
+}
+
 }  // namespace
 }  // namespace onw

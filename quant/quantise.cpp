@@ -98,8 +98,8 @@ struct ScaleFloor {
   }
 };
 
-// Where half a step is more than the eye of the weight: with 8 bits the largest weight decides well enough.
-bool wants_search(const FormatInfo& f) { return f.bits == 4 && !f.minimum; }
+// With 8 bits the largest weight decides well enough.
+bool wants_search(const FormatInfo& f) { return f.codebook == Codebook::integer && f.bits == 4 && !f.minimum; }
 
 // A group's weights and, where known, the mean squares of the activations that meet them.
 struct GroupInput {
@@ -203,6 +203,8 @@ Result<void> check_shape(const FormatInfo& f, int64_t outputs, int64_t inputs, c
 }  // namespace
 
 bool is_supported(WeightFormat format) { return format != WeightFormat::u2g128 && format != WeightFormat::mxfp4; }
+
+bool searches_scales(WeightFormat format) { return wants_search(info(format)); }
 
 Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
                          const WeightParts& out, const QuantiseHints& hints) {

@@ -20,6 +20,9 @@ struct WeightParts {
 // Whether the CPU side (quantise, unpack, kernels) knows the format. All but u2g128 and mxfp4.
 bool is_supported(WeightFormat format);
 
+// Whether the format's scales are searched, so that what hints.importance says counts.
+bool searches_scales(WeightFormat format);
+
 // What is known beside the weights.
 struct QuantiseHints {
   // Integer formats without a minimum: a scale below it and not 0 is raised to it; the codes get coarser, by at most

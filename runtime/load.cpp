@@ -162,6 +162,9 @@ Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path&
   RETURN_IF_ERROR(isa);
   auto model = open_model(model_folder);
   RETURN_IF_ERROR(model);
+  if (options.max_context < 0 || options.max_context > model->program.max_context)
+    return error(Code::invalid_argument, "context {} is not possible: the model takes 1 to {} tokens",
+                 options.max_context, model->program.max_context);
   const Machinery machinery = {.isa = *isa, .threads = plan_threads(read_machine(), options.threads)};
   return (*device)->make(std::move(*model), machinery, options);
 }

@@ -25,7 +25,7 @@ struct LoadOptions {
   std::string device = "CPU";  // reference | CPU | openvino:CPU
   std::optional<KvFormat> kv;  // none: the family's default (models/registry.h)
   int threads = 0;             // 0: one per physical core, within the quota of the process
-  int64_t max_context = 0;     // 0: the model's
+  int64_t max_context = 0;     // tokens, at most the model's; 0: the model's
   int max_step_rows = 512;
   LoadObserver observer = {};
   // The reference: with the integer arithmetic that the CPU computes, or in plain FP32. openvino:CPU: with activations
