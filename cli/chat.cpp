@@ -1,5 +1,6 @@
 // onw chat: a conversation in the terminal, or one answer.
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "base/interrupt.h"
@@ -10,6 +11,7 @@
 #include "cli/engine_flags.h"
 #include "cli/line_editor.h"
 #include "cli/model.h"
+#include "cli/notices.h"
 #include "cli/output.h"
 #include "cli/pull.h"
 
@@ -49,10 +51,11 @@ Result<void> show_thought(std::string_view piece) {
 
 Result<void> keep_thought(std::string_view) { return {}; }
 
-Result<void> say_once(ChatSession& session, const std::string& message, const Running& running) {
+Result<void> say_once(ChatSession& session, const std::string& message, const Running& running, NoticeBoard& notices) {
   const auto spoken = session.say(message);
-  RETURN_IF_ERROR(spoken);
-  RETURN_IF_ERROR(show("\n"));
+  const auto ended = spoken ? show("\n") : Failure(spoken.error());
+  notices.show();
+  RETURN_IF_ERROR(ended);
   if (running.stopped()) exit_now(kInterrupted);
   return {};
 }
@@ -65,10 +68,12 @@ void print_help() {
       "empty line, twice, it ends.\n");
 }
 
-Result<void> answer_line(ChatSession& session, const std::string& message) {
+Result<void> answer_line(ChatSession& session, const std::string& message, const Engine& engine, NoticeBoard& notices) {
+  notices.show();
   const auto spoken = session.say(message);
   if (!spoken && !is_terminal(Stream::in)) return Failure(spoken.error());  // a script is told, and goes no further
   if (!spoken) {
+    notices.show();
     tell("onw: {}\n", printable(spoken.error().message));
     if (spoken.error().code == Code::context_overflow) tell("/clear begins a new conversation\n");
     return spoken.error().code == Code::io ? Failure(spoken.error()) : Result<void>();
@@ -77,11 +82,13 @@ Result<void> answer_line(ChatSession& session, const std::string& message) {
   const char* why = spoken->finish == FinishReason::cancelled ? ", stopped"
                     : spoken->finish == FinishReason::length  ? ", cut at --max-tokens or at the end of the context"
                                                               : "";
-  tell("[{}{}]\n", speeds_text(spoken->usage), why);
+  const std::string device = describe(engine.stats().device);
+  tell("[{}{}{}{}]\n", speeds_text(spoken->usage), why, device.empty() ? "" : ", ", device);
+  notices.show();
   return {};
 }
 
-Result<void> converse(ChatSession& session) {
+Result<void> converse(ChatSession& session, const Engine& engine, NoticeBoard& notices) {
   LineEditor editor(home_folder() / "chat_history");
   const std::string prompt = is_terminal(Stream::in) ? "> " : "";
   while (const auto message = editor.read(prompt)) {
@@ -95,7 +102,7 @@ Result<void> converse(ChatSession& session) {
     } else if (message->front() == '/' && message->find(' ') == std::string::npos) {
       tell("{} is no command here. /help shows them\n", *message);
     } else {
-      RETURN_IF_ERROR(answer_line(session, *message));
+      RETURN_IF_ERROR(answer_line(session, *message, engine, notices));
     }
   }
   if (is_terminal(Stream::in)) tell("\n");
@@ -107,7 +114,11 @@ Result<void> converse(ChatSession& session) {
 Result<void> run_chat(const Args& args) {
   const auto folder = locate_or_pull(args.positional(0));
   RETURN_IF_ERROR(folder);
-  const auto model = server::ServedModel::load(*folder, model_name(*folder), engine_options(args));
+  const auto notices = std::make_shared<NoticeBoard>();
+  EngineOptions options = engine_options(args);
+  options.notice = NoticeBoard::collector(notices);
+  const auto model = server::ServedModel::load(*folder, model_name(*folder), options);
+  notices->show();
   RETURN_IF_ERROR(model);
   if (!(*model)->chat_template)
     tell("{} has no chat template: it continues the text that it is given\n", (*model)->name);
@@ -118,9 +129,9 @@ Result<void> run_chat(const Args& args) {
     if (interrupt == Interrupt::terminate) exit_now(kTerminated);
     if (!running.stop()) exit_now(kInterrupted);
   });
-  if (args.has("--prompt")) return say_once(session, args.text("--prompt"), running);
+  if (args.has("--prompt")) return say_once(session, args.text("--prompt"), running, *notices);
   tell("{} on {}. /help shows what to type\n", (*model)->name, describe((*model)->engine->info()));
-  return converse(session);
+  return converse(session, *(*model)->engine, *notices);
 }
 
 }  // namespace onw::cli

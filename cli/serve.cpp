@@ -127,6 +127,9 @@ Result<void> run_serve(const Args& args) {
   RETURN_IF_ERROR(folder);
   auto options = engine_options(args);
   options.max_sessions = static_cast<int>(*args.integer("--sessions"));
+  options.notice = [](const std::string& text) {  // like the log: nobody waits for whoever reads it
+    if (takes_a_line(Stream::err)) tell("onw: {}\n", printable(text));
+  };
   auto loaded = server::ServedModel::load(*folder, model_name(*folder), options);
   RETURN_IF_ERROR(loaded);
   const std::shared_ptr<server::ServedModel> model = std::move(*loaded);

@@ -59,9 +59,12 @@ Result<int64_t> Conversation::sync(std::span<const TokenKey> wanted) {
   const int64_t reached = sequence_->truncate(common);
   CHECK(reached >= 0 && reached <= common);
   shorten(common);  // checkpoints up to here are of this history; the nearest may be ahead of what truncation reached
-  if (const Kept* kept = nearest(common); kept != nullptr && kept->state->length() > reached) {
-    RETURN_IF_ERROR(sequence_->restore(*kept->state));
-    kept_.back().used = now_;  // the nearest is the last, after shorten
+  while (!kept_.empty() && kept_.back().state->length() > reached) {  // the nearest is the last, after shorten
+    if (sequence_->restore(*kept_.back().state)) {
+      kept_.back().used = now_;
+      break;
+    }
+    kept_.pop_back();  // its device is gone: an earlier one, or what truncation reached, costs time alone
   }
   shorten(sequence_->length());
   return length();

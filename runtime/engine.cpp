@@ -68,8 +68,10 @@ class EngineGeneration final : public Generation {
 
 class ThreadedEngine final : public Engine {
  public:
-  ThreadedEngine(std::unique_ptr<Executable> executable, EngineSetup info, const WorkerLimits& limits)
+  ThreadedEngine(std::unique_ptr<Executable> executable, EngineSetup info, const WorkerLimits& limits,
+                 std::shared_ptr<DeviceStatus> device)
       : info_(std::move(info)),
+        device_(std::move(device)),
         max_sessions_(limits.max_sessions),
         inbox_(std::make_shared<Inbox>()),
         worker_(std::make_unique<Worker>(std::move(executable), limits, inbox_->running_step)),
@@ -91,6 +93,7 @@ class ThreadedEngine final : public Engine {
     const std::lock_guard lock(inbox_->mutex);
     EngineStats stats = inbox_->stats;
     stats.waiting += static_cast<int>(inbox_->jobs.size());
+    if (device_ != nullptr) stats.device = device_->read();
     return stats;
   }
 
@@ -138,6 +141,7 @@ class ThreadedEngine final : public Engine {
   }
 
   EngineSetup info_;
+  std::shared_ptr<DeviceStatus> device_;
   int max_sessions_;
   std::shared_ptr<Inbox> inbox_;
   std::unique_ptr<Worker> worker_;
@@ -170,7 +174,8 @@ Result<void> ThreadedEngine::check_request(const GenerateRequest& request) const
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> executable, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> executable, const EngineOptions& options,
+                                               std::shared_ptr<DeviceStatus> device) {
   if (options.max_sessions < 1 || options.prompt_rows_per_step < 1)
     return error(Code::invalid_argument, "max_sessions is {} and prompt_rows_per_step {}, but both must be positive",
                  options.max_sessions, options.prompt_rows_per_step);
@@ -197,7 +202,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
                     .prompt_rows = options.prompt_rows_per_step,
                     .latency_s = options.step_latency_seconds},
   };
-  return std::make_unique<ThreadedEngine>(std::move(executable), std::move(info), limits);
+  return std::make_unique<ThreadedEngine>(std::move(executable), std::move(info), limits, std::move(device));
 }
 
 }  // namespace onw

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "runtime/device_status.h"
 #include "runtime/generate.h"
 #include "targets/executable.h"
 
@@ -28,6 +29,9 @@ struct EngineOptions {
 
   // As in LoadOptions: progress of what load does once per machine and model.
   std::function<bool(int64_t done, int64_t total)> load_observer = {};
+
+  // What people should know while the engine runs: a device that is ready, errs or is lost.
+  Notice notice = {};
 };
 
 // What an engine settled on when it started.
@@ -54,6 +58,7 @@ struct EngineStats {
   double busy_seconds = 0;  // inside steps
   int64_t active_bytes = 0;
   int64_t cached_bytes = 0;
+  DeviceReport device;  // where a device takes over from the CPU
 };
 
 // A request under way. Destroying it cancels what is left.
@@ -78,8 +83,9 @@ class Engine {
   // what there is, and which context would fit).
   static Result<std::unique_ptr<Engine>> load(const std::filesystem::path& model_folder, const EngineOptions& options);
 
-  // The same around an executable that exists already.
-  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<Executable> executable, const EngineOptions& options);
+  // The same around an executable that exists already; `device` is what it tells, where it is a hand-over.
+  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<Executable> executable, const EngineOptions& options,
+                                                std::shared_ptr<DeviceStatus> device = {});
 
   virtual ~Engine() = default;  // cancels what runs and joins the thread
 

@@ -29,6 +29,19 @@ ordered_json model_json(const ServedModel& model) {
           {"context_length", model.engine->info().context_tokens}};
 }
 
+// Where a device takes over from the CPU, and how often it erred. Not why: that may name this machine's folders.
+ordered_json device_json(const DeviceReport& r) {
+  return {{"name", r.device},
+          {"state", name(r.state)},
+          {"graphs_made", r.made},
+          {"graphs", r.of},
+          {"device_steps", r.device_steps},
+          {"cpu_steps", r.standby_steps},
+          {"wrong_steps", r.wrong_steps},
+          {"refused_steps", r.refused_steps},
+          {"losses", r.losses}};
+}
+
 // "%2F" -> "/": clients escape the slash of a name.
 std::string without_escapes(std::string_view text) {
   std::string out;
@@ -117,8 +130,10 @@ HttpResponse App::health() const {
     return response;
   }
   const auto stats = loaded->engine->stats();
-  return json_response(
-      200, dump({{"status", "ok"}, {"model", loaded->name}, {"active", stats.active}, {"waiting", stats.waiting}}));
+  ordered_json health = {
+      {"status", "ok"}, {"model", loaded->name}, {"active", stats.active}, {"waiting", stats.waiting}};
+  if (!stats.device.device.empty()) health["device"] = device_json(stats.device);
+  return json_response(200, dump(health));
 }
 
 HttpResponse App::about() const {

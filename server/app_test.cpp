@@ -349,6 +349,17 @@ TEST(Server, is_loading_until_it_has_a_model) {
   EXPECT_EQ(parsed(site.get("/health").body)["status"], "ok");
 }
 
+TEST(Server, tells_where_a_device_takes_over_and_how_often_it_erred) {
+  Site site({.tokens = bytes("a")});
+  site.load();
+  EXPECT_FALSE(parsed(site.get("/health").body).contains("device"));
+  site.engine().device = {.device = "NPU", .state = DeviceState::given_up, .why = "something of this machine", .wrong_steps = 2};
+  const auto device = parsed(site.get("/health").body)["device"];
+  EXPECT_EQ(device["state"], "given up");
+  EXPECT_EQ(device["wrong_steps"], 2);
+  EXPECT_FALSE(device.contains("why")) << "it may name folders of this machine";
+}
+
 // server-090
 TEST(Server, a_client_that_leaves_ends_the_work) {
   Site site({.tokens = bytes("never"), .prefill = std::chrono::seconds(60)});

@@ -43,6 +43,7 @@ class ScriptedEngine final : public Engine {
     EngineStats s;
     s.active = active_;
     s.waiting = waiting;
+    s.device = device;
     return s;
   }
 
@@ -76,6 +77,7 @@ class ScriptedEngine final : public Engine {
   int cancelled() const { return cancelled_; }
 
   std::atomic<int> waiting = 0;
+  DeviceReport device;  // set before the first request
 
  private:
   struct Job {

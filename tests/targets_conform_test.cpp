@@ -1,8 +1,10 @@
 // The promises of targets/executable.h, held by the reference and the CPU on tiny models: full attention, windows as
 // rings, INT8 and F16.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "passes/quantise.h"
+#include "runtime/testing/hand_over_pair.h"
 #include "targets/conformance.h"
 #include "targets/cpu/cpu.h"
 #include "targets/cpu/tiled_weights.h"
@@ -38,6 +40,13 @@ ConformanceSubject cpu_of(std::string name, RandomModel m, KvFormat kv) {
           }};
 }
 
+// A conversation that moves between two targets at every point.
+ConformanceSubject moving(std::string name, const ConformanceSubject& standby, const ConformanceSubject& device) {
+  return {.name = std::move(name),
+          .make = [standby, device] { return restless(standby.make, device.make); },
+          .tokens = std::min(standby.tokens, device.tokens)};
+}
+
 [[maybe_unused]] const bool kRegistered[] = {
     register_conformance(reference_of("ReferenceConformance_llama", model("llama", 48), "f32")),
     register_conformance(reference_of("ReferenceConformance_gemma3", model("gemma3", 320, 5), "int8")),
@@ -46,6 +55,13 @@ ConformanceSubject cpu_of(std::string name, RandomModel m, KvFormat kv) {
     register_conformance(cpu_of("CpuConformance_f16", model("qwen2", 320), KvFormat::f16)),
     register_conformance(cpu_of("CpuConformance_window", model("gemma3", 320, 20), KvFormat::int8)),
     register_conformance(cpu_of("CpuConformance_window_over_pages", model("gemma3", 512, 270), KvFormat::int8)),
+    register_conformance(moving("HandOverConformance_cpu_and_cpu", cpu_of("", model("llama", 320), KvFormat::int8),
+                                cpu_of("", model("llama", 320), KvFormat::int8))),
+    register_conformance(moving("HandOverConformance_window", cpu_of("", model("gemma3", 320, 20), KvFormat::int8),
+                                cpu_of("", model("gemma3", 320, 20), KvFormat::int8))),
+    register_conformance(moving("HandOverConformance_cpu_and_reference",
+                                cpu_of("", model("llama", 320), KvFormat::int8),
+                                reference_of("", model("llama", 320), "int8"))),
 };
 
 }  // namespace

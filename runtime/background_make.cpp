@@ -1,0 +1,51 @@
+#include "runtime/background_make.h"
+
+#include <utility>
+
+namespace onw {
+
+void BackgroundMake::start() {
+  wait();
+  status_->change([](DeviceReport& r) {
+    r.state = DeviceState::making;
+    r.made = r.of = 0;
+  });
+  thread_ = std::thread([this] { run(); });
+}
+
+void BackgroundMake::run() {
+  auto made = maker_([this](int done, int total) {
+    status_->change([&](DeviceReport& r) {
+      r.made = done;
+      r.of = total;
+    });
+    const std::lock_guard lock(mutex_);
+    return !stopping_;
+  });
+  const std::lock_guard lock(mutex_);
+  made_ = std::move(made);
+}
+
+void BackgroundMake::wait() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void BackgroundMake::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wait();
+}
+
+std::optional<Result<std::unique_ptr<Executable>>> BackgroundMake::take() {
+  std::optional<Result<std::unique_ptr<Executable>>> made;
+  {
+    const std::lock_guard lock(mutex_);
+    made_.swap(made);
+  }
+  if (made) wait();
+  return made;
+}
+
+}  // namespace onw

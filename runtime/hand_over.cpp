@@ -1,0 +1,335 @@
+#include "runtime/hand_over.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/background_make.h"
+#include "runtime/hand_over_sequence.h"
+#include "targets/check_step.h"
+
+namespace onw {
+namespace {
+
+constexpr int kMostPartialRows = 16;          // that are promised to be kept in part, whatever the device is
+constexpr int64_t kStandbyTokens = 256;       // that a sequence stays with the standby after the device erred on it
+constexpr int64_t kMostWrongSteps = 16;       // a device that errs more often is given up
+constexpr int64_t kStepsToTrustAgain = 1000;  // after which a lost device is made anew once more
+
+bool is_the_callers(Code code) {
+  return code == Code::cancelled || code == Code::invalid_argument || code == Code::context_overflow;
+}
+
+// The rows of a step that one side computes at once.
+struct Part {
+  SidePtr side;
+  std::vector<size_t> sequences;  // of the step, ascending
+};
+
+// What a part gave, kept while others run.
+struct PartOutputs {
+  std::vector<float> logits, hidden;
+};
+
+class TwoSides final : public HandOver {
+ public:
+  TwoSides(std::unique_ptr<Executable> standby, DeviceMaker maker, HandOverOptions options)
+      : options_(std::move(options)),
+        standby_(std::make_shared<Side>()),
+        status_(options_.status != nullptr ? options_.status : std::make_shared<DeviceStatus>()),
+        make_(std::move(maker), status_) {
+    standby_->name = "CPU";
+    standby_->executable = std::move(standby);
+    info_ = standby_->executable->info();
+    info_.max_partial_rows = std::min(info_.max_partial_rows, kMostPartialRows);
+    status_->change([&](DeviceReport& r) { r.device = options_.device; });
+    make_.start();
+  }
+
+  const ExecutableInfo& info() const override { return info_; }
+  bool mixes_prompt_and_decode() const override { return standby_->executable->mixes_prompt_and_decode(); }
+  Cost cost(const StepShape& shape) const override { return preferred()->executable->cost(shape); }
+  void wait_until_made() override { make_.wait(); }
+  DeviceReport report() const override { return status_->read(); }
+
+  Result<std::unique_ptr<Sequence>> new_sequence() override {
+    auto inner = standby_->executable->new_sequence();
+    RETURN_IF_ERROR(inner);
+    return std::make_unique<HandOverSequence>(standby_, std::move(*inner), standby_);
+  }
+
+  // A sequence lives on one side at a time; both keep their weights.
+  MemoryNeed need(int64_t tokens, int sequences) const override {
+    MemoryNeed n = standby_->executable->need(tokens, sequences);
+    if (device_ == nullptr) return n;
+    const MemoryNeed d = device_->executable->need(tokens, sequences);
+    n.weights_bytes += d.weights_bytes;
+    n.work_bytes += d.work_bytes;
+    n.state_bytes = std::max(n.state_bytes, d.state_bytes);
+    return n;
+  }
+
+  void observe(OpObserver* observer) override {
+    observer_ = observer;
+    standby_->executable->observe(observer);
+    if (device_ != nullptr) device_->executable->observe(observer);
+  }
+
+  Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
+    RETURN_IF_ERROR(check_step(step, info_, mixes_prompt_and_decode()));
+    take_over();
+    for (;;) {
+      if (options_.insisted && given_up_) return refusal();
+      std::optional<Error> fault;
+      auto outputs = run_parts(step, plan(step), cancel, fault);
+      if (!fault) return outputs;  // each fault takes the device, or these sequences from it: this comes to an end
+      recover(*fault);
+    }
+  }
+
+ private:
+  static HandOverSequence& mine(Sequence* s) { return static_cast<HandOverSequence&>(*s); }
+  const SidePtr& preferred() const { return device_ != nullptr ? device_ : standby_; }
+
+  // ---- the device comes and goes
+
+  void take_over() {
+    auto made = make_.take();
+    if (!made) return;
+    if (!*made) return give_up(made->error().message);
+    std::unique_ptr<Executable> device = std::move(**made);
+    if (auto fits = check_promises(device->info()); !fits) return give_up(fits.error().message);
+    if (options_.check)
+      if (auto same = options_.check(*device, *standby_->executable); !same) return give_up(same.error().message);
+    device_ = std::make_shared<Side>();
+    device_->name = options_.device;
+    device_->executable = std::move(device);
+    if (observer_ != nullptr) device_->executable->observe(observer_);
+    steps_since_made_ = 0;
+    status_->change([](DeviceReport& r) { r.state = DeviceState::ready; });
+    status_->tell(fmt::format("The {} is ready and goes on with the answers{}", options_.device, kv_text()));
+  }
+
+  std::string kv_text() const {
+    const KvFormat theirs = device_->executable->info().kv, ours = info_.kv;
+    if (theirs == ours) return "";
+    return fmt::format(" (keys and values go from {} to {})", onw::name(ours), onw::name(theirs));
+  }
+
+  Result<void> check_promises(const ExecutableInfo& d) const {
+    const bool fits = d.vocabulary == info_.vocabulary && d.hidden == info_.hidden &&
+                      d.max_context >= info_.max_context && d.max_step_rows >= info_.max_step_rows &&
+                      d.max_partial_rows >= info_.max_partial_rows && (d.truncates_freely || !info_.truncates_freely);
+    if (!fits) return error(Code::internal, "it promises less than the CPU does. Please report this");
+    return {};
+  }
+
+  void give_up(const std::string& why) {
+    given_up_ = why;
+    drop_device();
+    status_->change([&](DeviceReport& r) {
+      r.state = DeviceState::given_up;
+      r.why = why;
+    });
+    status_->tell(options_.insisted ? fmt::format("The {} does not answer: {}", options_.device, why)
+                                    : fmt::format("The CPU answers, without the {}: {}", options_.device, why));
+  }
+
+  Failure refusal() const {
+    return error(Code::unsupported, "the {} was asked for and does not answer: {}. --device CPU answers without it",
+                 options_.device, *given_up_);
+  }
+
+  // What lives on the device goes over to the standby; what cannot now, when it is next used.
+  void drop_device() {
+    if (device_ == nullptr) return;
+    const auto sequences = device_->sequences;
+    for (HandOverSequence* s : sequences)
+      if (s->open_rows() == 0) (void)move(*s, standby_);
+    const auto checkpoints = device_->checkpoints;
+    for (HandOverCheckpoint* c : checkpoints) c->expire();
+    device_.reset();
+  }
+
+  // The device erred, and everything is as before the step.
+  void recover(const Error& fault) {
+    if (fault.code == Code::numerics || fault.code == Code::out_of_memory) return keep_away(fault);
+    status_->change([](DeviceReport& r) { ++r.losses; });
+    const bool again = !rebuilt_ || steps_since_made_ >= kStepsToTrustAgain;
+    if (!again)
+      return give_up(
+          fmt::format("it was lost twice ({}). Restart onw; where that does not help, onw doctor shows the "
+                      "state of the driver",
+                      fault.message));
+    rebuilt_ = true;
+    drop_device();
+    make_.start();
+    status_->tell(fmt::format("The {} was lost ({}). The CPU goes on with the answers while it is started anew",
+                              options_.device, fault.message));
+  }
+
+  void keep_away(const Error& fault) {
+    const bool wrong = fault.code == Code::numerics;
+    status_->change([&](DeviceReport& r) { ++(wrong ? r.wrong_steps : r.refused_steps); });
+    const DeviceReport r = status_->read();
+    if (r.wrong_steps + r.refused_steps > kMostWrongSteps)
+      return give_up(fmt::format("it erred in {} steps, the last time: {}", kMostWrongSteps + 1, fault.message));
+    for (HandOverSequence* s : at_fault_) s->keep_on_standby_until(s->length() + kStandbyTokens);
+    if (r.wrong_steps + r.refused_steps == 1)
+      status_->tell(fmt::format("{}. The CPU computes the step again, and goes on for some tokens", fault.message));
+  }
+
+  // ---- a step
+
+  bool for_device(const HandOverSequence& s) const {
+    return device_ != nullptr && s.may_leave_standby() &&
+           (!options_.prefers_device || options_.prefers_device(s.length()));
+  }
+
+  Result<void> move(HandOverSequence& s, const SidePtr& to) {
+    if (s.side() == to) return {};
+    RETURN_IF_ERROR(s.move_to(to));
+    status_->change([](DeviceReport& r) { ++r.moves; });
+    return {};
+  }
+
+  // Which side computes which rows. A sequence that cannot go to the device stays where it is.
+  std::vector<Part> plan(const Step& step) {
+    Part standby{.side = standby_}, device{.side = device_};
+    std::vector<Part> parts;
+    for (size_t i = 0; i < step.sequences.size(); ++i) {
+      HandOverSequence& s = mine(step.sequences[i]);
+      bool there = for_device(s);
+      if (there && !move(s, device_)) {
+        s.keep_on_standby_until(s.length() + kStandbyTokens);
+        there = false;
+      }
+      (there ? device : standby).sequences.push_back(i);
+    }
+    if (!standby.sequences.empty()) parts.push_back(std::move(standby));
+    if (device.sequences.empty()) return parts;
+    if (device_->executable->mixes_prompt_and_decode()) {
+      parts.push_back(std::move(device));
+      return parts;
+    }
+    for (const size_t i : device.sequences) parts.push_back({device_, {i}});
+    return parts;
+  }
+
+  // All parts, or none: `fault` is what the device did wrong. Then, and with any error, all is as before the step.
+  Result<Outputs> run_parts(const Step& step, const std::vector<Part>& parts, const CancelToken& cancel,
+                            std::optional<Error>& fault) {
+    std::vector<PartOutputs> outputs(parts.size());
+    std::vector<CheckpointPtr> before(step.sequences.size());
+    for (size_t p = 0; p < parts.size(); ++p) {
+      auto out = run_part(step, parts[p], cancel, parts.size() > 1 ? &before : nullptr);
+      if (out) {
+        if (parts.size() == 1) return out;
+        outputs[p].logits.assign(out->logits.begin(), out->logits.end());
+        outputs[p].hidden.assign(out->hidden.begin(), out->hidden.end());
+        continue;
+      }
+      RETURN_IF_ERROR(undo(step, std::span(parts).first(p), before));
+      if (parts[p].side == device_ && !is_the_callers(out.error().code)) {
+        fault = out.error();
+        at_fault_.clear();
+        for (const size_t i : parts[p].sequences) at_fault_.push_back(&mine(step.sequences[i]));
+      }
+      return out;
+    }
+    return merge(step, parts, outputs);
+  }
+
+  Result<Outputs> run_part(const Step& step, const Part& part, const CancelToken& cancel,
+                           std::vector<CheckpointPtr>* before) {
+    std::vector<int> place(step.sequences.size(), -1);
+    std::vector<int64_t> count(step.sequences.size());
+    std::vector<Sequence*> sequences;
+    for (const size_t i : part.sequences) {
+      HandOverSequence& s = mine(step.sequences[i]);
+      RETURN_IF_ERROR(move(s, part.side));
+      place[i] = static_cast<int>(sequences.size());
+      sequences.push_back(&s.inner());
+    }
+    std::vector<Row> rows;
+    for (const Row& row : step.rows) {
+      const auto i = static_cast<size_t>(row.sequence);
+      if (place[i] < 0) continue;
+      ++count[i];
+      rows.push_back(row);
+      rows.back().sequence = place[i];
+    }
+    for (const size_t i : part.sequences) {
+      HandOverSequence& s = mine(step.sequences[i]);
+      if (before == nullptr || count[i] <= part.side->executable->info().max_partial_rows) continue;
+      auto checkpoint = s.inner().checkpoint();
+      RETURN_IF_ERROR(checkpoint);
+      (*before)[i] = std::move(*checkpoint);
+    }
+    auto out = part.side->executable->run({.sequences = sequences, .rows = rows}, cancel);
+    RETURN_IF_ERROR(out);
+    for (const size_t i : part.sequences) mine(step.sequences[i]).hold(count[i]);
+    const bool device = part.side == device_;
+    steps_since_made_ += device ? 1 : 0;
+    status_->change([&](DeviceReport& r) { ++(device ? r.device_steps : r.standby_steps); });
+    return out;
+  }
+
+  // Parts that ran go back to where they were: by their checkpoint, where not any part of a step can be taken back.
+  static Result<void> undo(const Step& step, std::span<const Part> parts, const std::vector<CheckpointPtr>& before) {
+    for (const Part& part : parts)
+      for (const size_t i : part.sequences) {
+        HandOverSequence& s = mine(step.sequences[i]);
+        if (before[i] == nullptr) {
+          s.commit(0);
+          continue;
+        }
+        RETURN_IF_ERROR(s.inner().restore(*before[i]));
+        s.hold(0);
+      }
+    return {};
+  }
+
+  // In the order of the step's rows; within a part they have it already.
+  Outputs merge(const Step& step, const std::vector<Part>& parts, const std::vector<PartOutputs>& outputs) {
+    std::vector<size_t> part_of(step.sequences.size()), logits_at(parts.size()), hidden_at(parts.size());
+    for (size_t p = 0; p < parts.size(); ++p)
+      for (const size_t i : parts[p].sequences) part_of[i] = p;
+    const auto take = [](const std::vector<float>& from, size_t& at, int64_t width, std::vector<float>& to) {
+      const auto begin = from.begin() + static_cast<std::ptrdiff_t>(at);
+      to.insert(to.end(), begin, begin + width);
+      at += static_cast<size_t>(width);
+    };
+    logits_.clear();
+    hidden_.clear();
+    for (const Row& row : step.rows) {
+      const size_t p = part_of[static_cast<size_t>(row.sequence)];
+      if (row.wants_logits) take(outputs[p].logits, logits_at[p], info_.vocabulary, logits_);
+      if (row.wants_hidden) take(outputs[p].hidden, hidden_at[p], info_.hidden, hidden_);
+    }
+    return {logits_, hidden_};
+  }
+
+  HandOverOptions options_;
+  ExecutableInfo info_;
+  SidePtr standby_, device_;  // device_: none until it is ready
+  std::shared_ptr<DeviceStatus> status_;
+  std::optional<std::string> given_up_;
+  bool rebuilt_ = false;
+  int64_t steps_since_made_ = 0;
+  std::vector<HandOverSequence*> at_fault_;  // of the step that runs
+  std::vector<float> logits_, hidden_;
+  OpObserver* observer_ = nullptr;
+  BackgroundMake make_;  // the last: its thread ends before the rest
+};
+
+}  // namespace
+
+std::unique_ptr<HandOver> make_hand_over(std::unique_ptr<Executable> standby, DeviceMaker maker,
+                                         HandOverOptions options) {
+  CHECK(standby != nullptr && maker != nullptr);
+  return std::make_unique<TwoSides>(std::move(standby), std::move(maker), std::move(options));
+}
+
+}  // namespace onw

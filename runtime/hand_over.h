@@ -1,0 +1,46 @@
+// An Executable of two: a standby that answers at once (the CPU), and a device that is made meanwhile (the NPU). When
+// the device is ready, each sequence moves over before its next step, by its canonical state; when the device errs or
+// is lost, sequences move back. So an answer goes on whatever the device does.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "runtime/device_status.h"
+#include "targets/executable.h"
+
+namespace onw {
+
+// Makes the device, on a thread of its own. It reports graphs done of all, often enough that stopping it does not take
+// long (each second, with the same numbers where nothing is new); false: nobody wants the device any more, stop.
+using MakeProgress = std::function<bool(int done, int total)>;
+using DeviceMaker = std::function<Result<std::unique_ptr<Executable>>(const MakeProgress& progress)>;
+
+struct HandOverOptions {
+  std::string device = "NPU";  // in messages
+  // The user named the device: where it cannot be had, steps fail and say why. Else the standby goes on without it.
+  bool insisted = false;
+  // Whether the device computes what the standby does, before its first step; on the engine's thread. An error is the
+  // reason to give the device up.
+  std::function<Result<void>(Executable& device, Executable& standby)> check = {};
+  std::shared_ptr<DeviceStatus> status = {};  // none: nobody looks
+  // For tests: whether the device, if ready, computes the next step of a sequence of this length.
+  std::function<bool(int64_t length)> prefers_device = {};
+};
+
+class HandOver : public Executable {
+ public:
+  // Until the device is made or has failed; it is taken over with the next step.
+  virtual void wait_until_made() = 0;
+  virtual DeviceReport report() const = 0;
+};
+
+// What the device promises must be what the standby promises or more (rows of a step, context, how far a sequence can
+// go back), else it is not taken. info() is the standby's, but that at most 16 rows may be kept in part. Where K and V
+// have other formats on both sides, they are converted when a sequence moves.
+std::unique_ptr<HandOver> make_hand_over(std::unique_ptr<Executable> standby, DeviceMaker maker,
+                                         HandOverOptions options);
+
+}  // namespace onw

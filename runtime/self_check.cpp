@@ -1,0 +1,123 @@
+#include "runtime/self_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/output_file.h"
+#include "graph/json.h"
+
+namespace onw {
+namespace {
+
+constexpr int kTogether = 12, kSingle = 4;
+constexpr double kMostKl = 0.2;       // mean, in nats
+constexpr double kAsLikely = 0.1;     // another first token is the same one if the CPU gives it so much less at most
+constexpr double kLeastFirst = 0.75;  // of the rows
+
+// Tokens from all over the vocabulary, the same ones each time.
+int32_t token_at(int64_t i, int64_t vocabulary) {
+  const uint64_t mixed = (static_cast<uint64_t>(i) + 1) * 0x9E3779B97F4A7C15U;
+  return static_cast<int32_t>((mixed >> 33) % static_cast<uint64_t>(vocabulary));
+}
+
+Result<std::vector<float>> first_rows(Executable& target) {
+  auto sequence = target.new_sequence();
+  RETURN_IF_ERROR(sequence);
+  Sequence* const only = sequence->get();
+  std::vector<float> logits;
+  const int together = std::min(kTogether, target.info().max_step_rows);
+  for (int64_t at = 0; at < together + kSingle;) {
+    std::vector<Row> rows;
+    for (int64_t n = at == 0 ? together : 1; n > 0; --n, ++at)
+      rows.push_back(text_row(0, at, token_at(at, target.info().vocabulary), true));
+    const auto out = target.run({.sequences = {&only, 1}, .rows = rows}, CancelToken());
+    RETURN_IF_ERROR(out);
+    logits.insert(logits.end(), out->logits.begin(), out->logits.end());
+    (*sequence)->commit(static_cast<int>(rows.size()));
+  }
+  return logits;
+}
+
+std::vector<double> log_softmax(std::span<const float> logits) {
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - most);
+  std::vector<double> logs;
+  logs.reserve(logits.size());
+  for (const float x : logits) logs.push_back(x - most - std::log(sum));
+  return logs;
+}
+
+size_t first_token(const std::vector<double>& logs) {
+  return static_cast<size_t>(std::ranges::max_element(logs) - logs.begin());
+}
+
+}  // namespace
+
+Result<SelfCheck> compare_first_rows(Executable& device, Executable& cpu) {
+  const auto theirs = first_rows(device);
+  RETURN_IF_ERROR(theirs);
+  const auto ours = first_rows(cpu);
+  RETURN_IF_ERROR(ours);
+  if (theirs->size() != ours->size()) return error(Code::numerics, "it gives another number of logits than the CPU");
+  SelfCheck check;
+  const auto width = static_cast<size_t>(cpu.info().vocabulary);
+  for (size_t at = 0; at < ours->size(); at += width) {
+    const auto p = log_softmax(std::span(*ours).subspan(at, width)),
+               q = log_softmax(std::span(*theirs).subspan(at, width));
+    double kl = 0;
+    for (size_t i = 0; i < width; ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
+    check.mean_kl += kl;
+    if (std::exp(p[first_token(p)]) - std::exp(p[first_token(q)]) <= kAsLikely) ++check.same_first;
+    ++check.rows;
+  }
+  check.mean_kl /= check.rows;
+  return check;
+}
+
+Result<void> judge(const SelfCheck& c, std::string_view device) {
+  if (c.mean_kl <= kMostKl && c.same_first >= kLeastFirst * c.rows) return {};  // false for a KL that is no number
+  return error(Code::numerics,
+               "the {} computes something else than the CPU (KL {:.3g}, at most {}; the same first token in {} of {} "
+               "rows): its driver or compiler errs with this model. Update the driver and OpenVINO, after which it is "
+               "tried again; to try again without that, delete the folder 'checks' in the cache of onw",
+               device, c.mean_kl, kMostKl, c.same_first, c.rows);
+}
+
+KeptCheck::KeptCheck(const std::filesystem::path& cache, std::string_view key)
+    : file_(cache / "checks" / (sha256_hex(fmt::format("1\n{}", key)).substr(0, 32) + ".json")) {}
+
+std::optional<SelfCheck> KeptCheck::read() const {
+  const auto json = read_json_file(file_);
+  if (!json) return std::nullopt;
+  const auto rows = find_int(*json, "rows"), same = find_int(*json, "same_first");
+  const auto kl = find_number(*json, "mean_kl");
+  if (!rows || !same || !kl || *rows < 1 || *rows > kTogether + kSingle || *same < 0 || *same > *rows)
+    return std::nullopt;
+  return SelfCheck{.rows = static_cast<int>(*rows), .mean_kl = *kl, .same_first = static_cast<int>(*same)};
+}
+
+void KeptCheck::write(const SelfCheck& c) const {
+  std::error_code ignored;
+  std::filesystem::create_directories(file_.parent_path(), ignored);
+  const double kl = std::isfinite(c.mean_kl) ? c.mean_kl : 1e9;
+  const nlohmann::json json = {{"rows", c.rows}, {"same_first", c.same_first}, {"mean_kl", kl}};
+  (void)write_file_atomically(file_, dump_json(json));
+}
+
+Result<void> check_once(const KeptCheck& kept, Executable& device, Executable& cpu, std::string_view name) {
+  if (const auto known = kept.read()) return judge(*known, name);
+  const auto check = compare_first_rows(device, cpu);
+  if (!check)
+    return error(check.error().code, "its first rows, which are compared with the CPU's, fail: {}",
+                 check.error().message);
+  kept.write(*check);
+  return judge(*check, name);
+}
+
+}  // namespace onw
