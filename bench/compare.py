@@ -47,6 +47,9 @@ def asked(options, model, case):
     for peer in options.peer:
         label, _, rest = peer.partition("=")
         sort, _, path = rest.partition(":")
+        if sort == "onw":  # on another device
+            calls[label] = lambda d=path: engines.onw(options.onw, folder, kind, int(size), options.threads, d)
+            continue
         measure = engines.PEERS[sort]
         calls[label] = lambda m=measure, p=path: m(p, gguf, kind, int(size), options.threads)
     return name, {label: call for label, call in calls.items() if not options.only or label in options.only}
@@ -58,7 +61,7 @@ def measure_once(record, call):
     except engines.CannotDo as why:
         record["cannot"] = str(why)
         return None
-    record["values"].append(round(found.pop("tokens_per_s"), 3))
+    record["values"].append(round(found.pop("value"), 3))
     record.pop("cannot", None)
     if found.get("version"):
         record["version"] = found["version"]
@@ -95,7 +98,18 @@ def figure(record):
         return "–"
     median = statistics.median(record["values"])
     spread = (max(record["values"]) - min(record["values"])) / median
-    return f"{median:.1f} ± {100 * spread / 2:.0f} %"
+    shown = {"bytes": f"{median / 1e9:.2f} GB", "s": f"{median:.2f} s", "share": f"{median:.3f}"}
+    return f"{shown.get(unit(record), f'{median:.1f}')} ± {100 * spread / 2:.0f} %"
+
+
+def unit(record):
+    return engines.UNITS[record["case"].partition(":")[0]]
+
+
+def ratio(mine, theirs):
+    """Above 1 where onw is the better one."""
+    one, other = (statistics.median(record["values"]) for record in (mine, theirs))
+    return one / other if unit(mine) == "tokens/s" else other / one
 
 
 def share(record):
@@ -130,7 +144,7 @@ def table(options):
                 theirs = found.get(peer)
                 both = mine and theirs and mine["values"] and theirs["values"]
                 cells.append(figure(theirs))
-                cells.append(f"{statistics.median(mine['values']) / statistics.median(theirs['values']):.2f}" if both else "–")
+                cells.append(f"{ratio(mine, theirs):.2f}" if both else "–")
             print("| " + " | ".join(cells) + " |")
         print()
 

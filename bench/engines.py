@@ -1,4 +1,4 @@
-"""How each engine is asked for one case. Every function returns tokens per second, and what else a run tells."""
+"""How each engine is asked for one case. Every function returns "value" in the case's unit, and what else a run tells."""
 import json
 import pathlib
 import subprocess
@@ -6,21 +6,33 @@ import subprocess
 DECODED = 32       # tokens drawn in a decoding case
 BATCH_PROMPT = 64  # tokens before each conversation of a batch
 
+MEMORY_PROMPT = 512  # tokens before DECODED ones where memory is asked for
+
+# What a case counts; of seconds and bytes the fewer the better.
+UNITS = {"prompt": "tokens/s", "decode": "tokens/s", "batch": "tokens/s", "load": "s", "memory": "bytes", "store": "share"}
+
 OPENVINO = r"""
-import json, sys
+import json, sys, time
 import openvino_genai, numpy, openvino
 path, kind, size, drawn, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+start = time.monotonic()
 pipe = openvino_genai.LLMPipeline(path, "CPU", INFERENCE_NUM_THREADS=threads)
-count = size if kind == "prompt" else max(size, 1)
+load = time.monotonic() - start
+count = 1 if kind == "load" else max(size, 1)
 def prompt(seed):  # another one each time: what it has seen it does not compute again
     return openvino.Tensor(numpy.array([[(i * 7919 + seed) % 1000 + 5 for i in range(count)]], dtype=numpy.int64))
 mask = openvino.Tensor(numpy.ones((1, count), dtype=numpy.int64))
-config = openvino_genai.GenerationConfig(max_new_tokens=1 if kind == "prompt" else drawn, ignore_eos=True)
-best = []
-for seed in range(3 if kind == "prompt" or size < 1000 else 1):
+config = openvino_genai.GenerationConfig(max_new_tokens=1 if kind in ("prompt", "load") else drawn, ignore_eos=True)
+values = []
+for seed in range(3 if kind == "prompt" or kind == "decode" and size < 1000 else 1):
     metrics = pipe.generate(openvino_genai.TokenizedInputs(prompt(seed + 13), mask), config).perf_metrics
-    best.append(count / metrics.get_ttft().mean * 1e3 if kind == "prompt" else 1e3 / metrics.get_tpot().mean)
-print(json.dumps({"tokens_per_s": sorted(best)[len(best) // 2], "version": openvino_genai.__version__}))
+    values.append(count / metrics.get_ttft().mean * 1e3 if kind == "prompt" else 1e3 / metrics.get_tpot().mean if kind == "decode" else 0)
+value = sorted(values)[len(values) // 2]
+if kind == "load":
+    value = load
+if kind == "memory":
+    value = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+print(json.dumps({"value": value, "version": openvino_genai.__version__}))
 """
 
 
@@ -41,23 +53,41 @@ def run(words, timeout=220, all_output=False):
     return done.stdout + done.stderr if all_output else done.stdout
 
 
-def onw(program, model, kind, size, threads):
-    words = [program, "bench", model, "--json", "--no-load", "--threads", threads]
-    if kind == "prompt":
-        words += ["--prompt", size, "--decode", 0]
-    elif kind == "decode":
-        words += ["--prompt", 0, "--decode", DECODED, "--depth", size]
-    else:
-        words += ["--prompt", 0, "--decode", DECODED, "--depth", BATCH_PROMPT, "--batch", size]
+def _folder_share(program, model):
+    """The converted model's weights file over the codes, scales and minima in it."""
+    weights = json.loads(run([program, "inspect", model, "--json"]))["formats"]
+    stored = sum(path.stat().st_size for path in pathlib.Path(model).glob("*.safetensors"))
+    return {"value": stored / sum(use["bytes"] for use in weights.values()), "version": run([program, "--version"]).split()[-1]}
+
+
+def onw(program, model, kind, size, threads, device="CPU"):
+    if kind == "store":
+        return _folder_share(program, model)
+    words = [program, "bench", model, "--json", "--threads", threads, "--device", device]
+    words += ["--no-load"] if kind != "load" else []
+    words += {"prompt": ["--prompt", size, "--decode", 0],
+              "decode": ["--prompt", 0, "--decode", DECODED, "--depth", size],
+              "batch": ["--prompt", 0, "--decode", DECODED, "--depth", BATCH_PROMPT, "--batch", size],
+              "load": ["--prompt", 1, "--decode", 0],
+              "memory": ["--prompt", size, "--decode", DECODED]}[kind]
     found = json.loads(run(words))
-    return {"tokens_per_s": found["runs"][0]["tokens_per_s"], "bytes_per_s": found["runs"][0]["bytes_per_s"],
-            "ops_per_s": found["runs"][0]["ops_per_s"], "roofs": found["roofs"], "isa": found["machine"]["isa"],
-            "version": run([program, "--version"]).split()[-1]}
+    told = {"isa": found["machine"]["isa"], "version": run([program, "--version"]).split()[-1]}
+    if kind == "load":
+        return {"value": found["load_s"]["warm"], **told}
+    if kind == "memory":
+        return {"value": found["peak_bytes"], **told}
+    return {"value": found["runs"][0]["tokens_per_s"], "bytes_per_s": found["runs"][0]["bytes_per_s"],
+            "ops_per_s": found["runs"][0]["ops_per_s"], "roofs": found["roofs"], **told}
+
+
+def _speeds_only(kind):
+    if UNITS[kind] != "tokens/s":
+        raise CannotDo("asked for speeds only")
 
 
 def _llama_bench(program, words):
     (found,) = json.loads(run([program, "-o", "json", *words]))
-    return {"tokens_per_s": found["avg_ts"], "version": found.get("build_commit") or str(found.get("build_number"))}
+    return {"value": found["avg_ts"], "version": found.get("build_commit") or str(found.get("build_number"))}
 
 
 def _batched(folder, gguf, size, threads, *more):
@@ -76,10 +106,11 @@ def _batched(folder, gguf, size, threads, *more):
             figures = dict(zip(names, cells))
     if figures is None:
         raise CannotDo("llama-batched-bench printed no figures")
-    return {"tokens_per_s": float(figures["S_TG t/s"]), "version": ""}
+    return {"value": float(figures["S_TG t/s"]), "version": ""}
 
 
 def llama(folder, gguf, kind, size, threads):
+    _speeds_only(kind)
     program = pathlib.Path(folder) / "llama-bench"
     if kind == "batch":
         return _batched(folder, gguf, size, threads)
@@ -91,6 +122,7 @@ def llama(folder, gguf, kind, size, threads):
 
 def ik(folder, gguf, kind, size, threads):
     """With the options under which it is fastest: repacking doubles its decoding and costs its prompts a tenth."""
+    _speeds_only(kind)
     program = pathlib.Path(folder) / "llama-bench"
     if kind == "batch":
         return _batched(folder, gguf, size, threads, "-rtr")
@@ -108,8 +140,8 @@ def ik(folder, gguf, kind, size, threads):
 
 
 def openvino(python, gguf, kind, size, threads):
-    if kind == "batch":
-        raise CannotDo("not asked for batches")
+    if kind in ("batch", "store"):
+        raise CannotDo({"batch": "not asked for batches", "store": "reads the GGUF itself"}[kind])
     return json.loads(run([python, "-c", OPENVINO, gguf, kind, size, DECODED, threads]).strip().splitlines()[-1])
 
 

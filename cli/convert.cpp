@@ -2,12 +2,14 @@
 #include "convert/convert.h"
 
 #include "cli/commands.h"
+#include "cli/graph_files.h"
 #include "cli/model.h"
 #include "cli/output.h"
 
 namespace onw::cli {
 
 Result<void> run_convert(const Args& args) {
+  if (args.has("--graphs-only")) return write_all_graphs(args);
   auto options = convert_options(args);
   RETURN_IF_ERROR(options);
   options->provenance.command = fmt::format("onw convert {} {}", args.positional(0), args.positional(1));

@@ -8,6 +8,7 @@
 #include "base/topology.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "cli/graph_files.h"
 #include "cli/inspect_file.h"
 #include "cli/model.h"
 #include "cli/output.h"
@@ -17,7 +18,6 @@
 #include "passes/decompose.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
-#include "targets/openvino/graphs.h"
 #include "text/text.h"
 
 namespace onw::cli {
@@ -188,20 +188,6 @@ Result<std::string> graph_text(const OpenedModel& model, const Args& args) {
   return text;
 }
 
-// The graphs as OpenVINO's own tools read them.
-Result<void> write_ir(const OpenedModel& model, const Args& args) {
-  const auto weights = row_weights(model);
-  RETURN_IF_ERROR(weights);
-  const auto names = openvino::write_graphs(
-      model.program, *weights, {.rows = *args.integer("--ir"), .kv = kv_format(args).value_or(KvFormat::f16)},
-      args.text("--out"));
-  RETURN_IF_ERROR(names);
-  std::string text;
-  for (const std::string& name : *names)
-    text += fmt::format("{}\n", (std::filesystem::path(args.text("--out")) / (name + ".xml")).string());
-  return write_output(text);
-}
-
 }  // namespace
 
 Result<void> run_inspect(const Args& args) {
@@ -232,7 +218,7 @@ Result<void> run_inspect(const Args& args) {
     RETURN_IF_ERROR(text);
     RETURN_IF_ERROR(write_output(*text));
   }
-  if (args.has("--ir")) RETURN_IF_ERROR(write_ir(*model, args));
+  if (args.has("--ir")) RETURN_IF_ERROR(write_inspected_graphs(*folder, args));
   if (!args.has("--plan")) return {};
   const auto options = cpu_options(*model, args, *args.integer("--plan"));
   RETURN_IF_ERROR(options);

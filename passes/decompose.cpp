@@ -32,7 +32,7 @@ class Decomposer {
   }
 
  private:
-  using Values = std::initializer_list<Value>;
+  using Values = std::vector<Value>;
 
   Value map(Value v) const { return map_[static_cast<size_t>(v.id)]; }
   Value in(size_t i) const { return map(current_->inputs[i]); }
@@ -49,7 +49,7 @@ class Decomposer {
     }
     to_.nodes.push_back({op,
                          sub_label(*current_, fmt::format("{}.{}", part_++, name(op))),
-                         inputs,
+                         std::move(inputs),
                          std::move(attributes),
                          std::move(*t),
                          {}});
@@ -176,6 +176,12 @@ class Decomposer {
 
   Value kv_write() {
     const auto state = std::string(current_->attributes.text("state"));
+    if (options_.chunks) {
+      states_.push_back({state + ".k_new", in(0)});
+      states_.push_back({state + ".v_new", in(1)});
+      written_[state] = {transpose(as_kept(in(0)), {1, 0, 2}), transpose(as_kept(in(1)), {1, 0, 2})};
+      return in(0);
+    }
     const Value k = transpose(in(0), {1, 0, 2}), v = transpose(in(1), {1, 0, 2});
     states_.push_back({state + ".k_new", k});
     states_.push_back({state + ".v_new", v});
@@ -194,6 +200,7 @@ class Decomposer {
       return {};
     }
     const StateDecl& s = program_.states[static_cast<size_t>(program_.state(state))];
+    if (options_.chunks) return attention_over_chunks(s, found->second.first, found->second.second);
     const int64_t rows = options_.rows, heads = type(in(0)).shape[1], each = heads / s.heads,
                   seen = options_.cache_tokens + rows;
     Value k = found->second.first, v = found->second.second;
@@ -204,8 +211,10 @@ class Decomposer {
       v = node(Op::concat, {old_v, v}, {{"axis", int64_t{1}}});
     }
     const Value mask = leaf(Op::input, state + ".mask", {rows, seen});
-    const Value q = reshape(transpose(in(0), {1, 0, 2}), {s.heads, each * rows, s.head_dim});
-    Value scores = mul(matmul(q, k, true), current_->attributes.number("scale"));
+    // Scaled before the product, which FP16 may not hold otherwise.
+    const Value scaled = mul(in(0), current_->attributes.number("scale"));
+    const Value q = reshape(transpose(scaled, {1, 0, 2}), {s.heads, each * rows, s.head_dim});
+    Value scores = matmul(q, k, true);
     if (const double cap = current_->attributes.number("soft_cap"); cap > 0) scores = soft_cap(scores, cap);
     scores = add(reshape(scores, {heads, rows, seen}), mask);
     if (current_->inputs.size() > 1) {
@@ -217,6 +226,78 @@ class Decomposer {
     if (current_->inputs.size() > 1) p = slice(p, 2, 0, seen);
     const Value o = matmul(reshape(p, {s.heads, each * rows, seen}), v, false);
     return transpose(reshape(o, {heads, rows, s.value_dim}), {1, 0, 2});
+  }
+
+  // ---- A cache in chunks
+
+  Value through_half(Value x) {
+    return node(Op::convert, {node(Op::convert, {x}, {{"dtype", std::string("f16")}})},
+                {{"dtype", std::string("f32")}});
+  }
+
+  // [rows, heads, d] as later rows will read it: kernels/scalar.h's quantise_kv, and back.
+  Value as_kept(Value x) {
+    if (options_.kv == KvFormat::f32) return x;
+    if (options_.kv == KvFormat::f16) return through_half(x);
+    const Value amax = node(Op::reduce_max, {unary(Op::abs, x)}, {{"axis", int64_t{-1}}});
+    const Value scale = through_half(node(Op::maximum, {mul(amax, 1.0 / 127), constant(0x1p-14)}));
+    return mul(unary(Op::round, mul(x, div(constant(1), scale))), scale);
+  }
+
+  // An input that several layers may share, as f32.
+  Value input(const std::string& label, DType dtype, const Shape& shape) {
+    const auto [found, fresh] = inputs_.try_emplace(label);
+    if (fresh) {
+      found->second = leaf(Op::input, label, shape, {}, dtype);
+      if (dtype != DType::f32) found->second = node(Op::convert, {found->second}, {{"dtype", std::string("f32")}});
+    }
+    return found->second;
+  }
+
+  Value cached(const StateDecl& s, std::string_view part, size_t chunk, Shape shape) {
+    const DType element = options_.kv == KvFormat::int8  ? DType::i8
+                          : options_.kv == KvFormat::f16 ? DType::f16
+                                                         : DType::f32;
+    return input(fmt::format("{}.{}.{}", s.name, part, chunk), element, shape);
+  }
+
+  Value scaled(Value x, const StateDecl& s, std::string_view part, size_t chunk, int64_t length) {
+    if (options_.kv != KvFormat::int8) return x;
+    return mul(x, input(fmt::format("{}.{}_scale.{}", s.name, part, chunk), DType::f16, {s.heads, 1, length}));
+  }
+
+  // One softmax over all chunks and the rows themselves, by shares that sum to at most 16 (FP16 holds neither 1 / l
+  // nor the sum of all values over 32768 positions).
+  Value attention_over_chunks(const StateDecl& s, Value k_new, Value v_new) {
+    const std::vector<int64_t> lengths = options_.chunks(s);
+    const int64_t rows = options_.rows, heads = type(in(0)).shape[1], grouped = heads / s.heads * rows;
+    const Value by = mul(in(0), current_->attributes.number("scale"));
+    const Value q = reshape(transpose(by, {1, 0, 2}), {s.heads, grouped, s.head_dim});
+    Values parts;
+    int64_t seen = rows;
+    for (size_t i = 0; i < lengths.size(); seen += lengths[i++])
+      parts.push_back(
+          scaled(matmul(q, cached(s, "k", i, {s.heads, lengths[i], s.head_dim}), true), s, "k", i, lengths[i]));
+    parts.push_back(matmul(q, k_new, true));
+    Value scores = parts.size() == 1 ? parts[0] : node(Op::concat, parts, {{"axis", int64_t{2}}});
+    if (const double cap = current_->attributes.number("soft_cap"); cap > 0) scores = soft_cap(scores, cap);
+    const Value mask = input(fmt::format("window{}.mask", s.window), DType::f32, {rows, seen});
+    scores = add(reshape(scores, {heads, rows, seen}), mask);
+    Value m = node(Op::reduce_max, {scores}, {{"axis", int64_t{-1}}}), sinks;
+    if (current_->inputs.size() > 1) m = node(Op::maximum, {m, sinks = reshape(in(1), {heads, 1, 1})});
+    Value p = unary(Op::exp, node(Op::subtract, {scores, m}));
+    Value l = node(Op::reduce_sum, {p}, {{"axis", int64_t{-1}}});
+    if (sinks.valid()) l = add(l, unary(Op::exp, node(Op::subtract, {sinks, m})));
+    const Value most = constant(16);
+    p = reshape(mul(p, div(most, node(Op::maximum, {l, most}))), {s.heads, grouped, seen});
+    Value o = matmul(slice(p, 2, seen - rows, seen), v_new, false);
+    for (size_t i = 0, at = 0; i < lengths.size(); at += static_cast<size_t>(lengths[i++])) {
+      const auto begin = static_cast<int64_t>(at);
+      const Value share = scaled(slice(p, 2, begin, begin + lengths[i]), s, "v", i, lengths[i]);
+      o = add(o, matmul(share, cached(s, "v", i, {s.heads, s.value_dim, lengths[i]}), true));
+    }
+    o = div(reshape(o, {heads, rows, s.value_dim}), node(Op::minimum, {l, most}));
+    return transpose(o, {1, 0, 2});
   }
 
   // What has the same meaning on both levels, with S fixed.
@@ -280,6 +361,7 @@ class Decomposer {
   std::vector<Value> map_;
   std::vector<Output> states_;
   std::map<std::string, std::pair<Value, Value>> written_;
+  std::map<std::string, Value> inputs_;  // that layers share
   const Node* current_ = nullptr;
   int part_ = 0;
   std::optional<Error> error_;

@@ -8,17 +8,16 @@
 namespace onw {
 
 // The same function of the same inputs and outputs, by these rules:
-//   mean of squares   of rows divided by their largest value (times 16, in groups of at most 128): squares of large
-//   rows
-//                     overflow, those of small rows vanish. eps becomes (sqrt(eps) * 16 / largest)^2.
-//   wide products     of two run-time values in parts of 256 columns: beyond those the device computes something else.
-//   raw codes         a row that meets INT8 codes of run time is divided by its largest value, and by what keeps the
-//   sum
-//                     of as many codes below 65504; the product is multiplied with both afterwards.
-//   soft cap          1/cap goes before the product with a weight: after it, blocks of 16 rows come out wrong.
-//   masks             are no lower than -32752, so that no score becomes -infinity: a row that sees nothing would be
-//   NaN,
-//                     and through its V every other row.
+//   norms          (RMS, L2, layer norm) divide rows by their largest value and multiply with 16 first, and sum in
+//                  groups of at most 128: squares of large rows overflow, those of small rows vanish. eps becomes
+//                  (sqrt(eps) * 16 / largest)^2.
+//   wide products  of two run-time values, weights of attention with V, in parts of 256 columns: beyond those the
+//                  device computes something else.
+//   raw codes      a row that meets INT8 codes of run time is divided by its largest value, and by what it sums to
+//                  where so many codes could sum beyond 65504; the product is multiplied with both afterwards.
+//   soft cap       1/cap goes before the product with a weight: after it, blocks of 16 rows come out wrong.
+//   masks          are no lower than -32752, so that no score becomes -infinity: a row that sees nothing would be NaN,
+//                  and through its V every other row.
 // Errors: what result_type says of a shape (a graph that does not verify).
 Result<Function> legalize_npu(const Function& function);
 

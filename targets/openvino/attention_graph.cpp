@@ -41,12 +41,16 @@ Function attention_graph(const AttentionShape& a) {
   const Value m = b.node(Op::reduce_max, "m", {s}, {{"axis", int64_t{-1}}});
   Value p = b.node(Op::exp, "p", {b.node(Op::subtract, "scores_below", {s, m})});
   const Value l = b.node(Op::reduce_sum, "l", {p}, {{"axis", int64_t{-1}}});
-  p = b.reshape("p_groups", p, {a.kv_heads, grouped, a.length});
+  // Shares that sum to at most 16: over 16384 positions FP16 holds neither 1 / l nor the sum of all values.
+  const Value most = b.constant("most", {1}, {16});
+  const Value less = b.node(Op::divide, "less", {most, b.node(Op::maximum, "l_above", {l, most})});
+  p = b.reshape("p_groups", b.node(Op::multiply, "shares", {p, less}), {a.kv_heads, grouped, a.length});
   if (int8) p = b.node(Op::multiply, "p_scaled", {p, v_scale});
-  const Value o = b.node(Op::matmul, "o_groups", {p, f32("v_f32", v)}, {{"transpose_b", int64_t{1}}});
+  Value o = b.node(Op::matmul, "o_groups", {p, f32("v_f32", v)}, {{"transpose_b", int64_t{1}}});
+  o = b.reshape("o_heads", o, {a.heads, a.rows, a.value_dim});
   b.output("m", m);
   b.output("l", l);
-  b.output("o", b.reshape("o", o, {a.heads, a.rows, a.value_dim}));
+  b.output("o", b.node(Op::divide, "o", {o, b.node(Op::minimum, "l_below", {l, most})}));
   static_cast<void>(b.finish());  // which looks for the ops that families write
   CHECK(program.functions.size() == 1 && verify(program.functions.front(), program, Level::primitive));
   return std::move(program.functions.front());

@@ -40,7 +40,7 @@ class Merged {
     for (size_t i = 0; i < m_.size(); ++i) {
       const float most = std::max(m_[i], m[i]), a = scalar::exp(m_[i] - most), b = scalar::exp(m[i] - most);
       l_[i] = l_[i] * a + l[i] * b;
-      for (size_t e = i * width; e < (i + 1) * width; ++e) o_[e] = o_[e] * a + o[e] * b;
+      for (size_t e = i * width; e < (i + 1) * width; ++e) o_[e] = o_[e] * a + o[e] * (l[i] * b);
       m_[i] = most;
     }
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/ops.h"
+#include "passes/legalize_npu.h"
 #include "store/runs_on.h"
 #include "targets/openvino/weight_form.h"
 
@@ -86,10 +87,8 @@ class Lowering {
     auto view = weights_.find(name);
     RETURN_IF_ERROR(view);
     if (support(view->format, device_) == Support::refused)
-      return error(
-          Code::unsupported, "'{}' is {}, which {} does not compute with. Convert the model anew: {}", name,
-          onw::name(view->format), device_,
-          device_.starts_with("openvino") ? "onw convert SRC OUT --format q4g128" : "onw convert SRC OUT --for npu");
+      return error(Code::unsupported, "'{}' is {}, which {} does not compute with. Convert the model anew: {}", name,
+                   onw::name(view->format), device_, remedy(device_));
     return view;
   }
 
@@ -208,8 +207,29 @@ class Lowering {
 
 }  // namespace
 
+namespace {
+
+// What an NPU's compiler would end on, with or without a reason.
+Result<void> check_shapes(const Function& f, std::string_view device) {
+  for (const Node& n : f.nodes)
+    for (const int64_t d : n.type.shape)
+      if (d == kRows)
+        return error(Code::unsupported, "{}: {} takes graphs of fixed shapes alone: lower it for a number of rows",
+                     n.label, device);
+  return {};
+}
+
+}  // namespace
+
 Result<Ir> lower(const Function& primitive, const WeightSet& weights, Constants& constants, std::string_view device) {
-  auto ir = Lowering(primitive, weights, constants, device).run();
+  const auto lowered = [&]() -> Result<Ir> {
+    if (!is_npu(device)) return Lowering(primitive, weights, constants, device).run();
+    RETURN_IF_ERROR(check_shapes(primitive, device));
+    const auto legal = legalize_npu(primitive);
+    RETURN_IF_ERROR(legal);
+    return Lowering(*legal, weights, constants, device).run();
+  };
+  auto ir = lowered();
   if (!ir) return failure(std::move(ir), primitive.name);
   return ir;
 }

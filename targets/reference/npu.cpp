@@ -17,9 +17,17 @@ bool run_time_codes(const Function& f, Value v) {
   return moves && run_time_codes(f, n.inputs[0]);
 }
 
-// Of two values that are neither weights nor constants, the second not transposed.
+// What attention weighs V with.
+bool weighs(const Function& f, Value v) {
+  const Node& n = f.node(v);
+  if (n.op == Op::exp || n.op == Op::softmax) return true;
+  const bool keeps = n.op == Op::multiply || n.op == Op::divide || n.op == Op::reshape || n.op == Op::slice;
+  return keeps && weighs(f, n.inputs[0]);
+}
+
+// Of two values that are neither weights nor constants, the second not transposed, or V.
 bool run_time_product(const Function& f, const Node& n) {
-  if (n.op != Op::matmul || n.attributes.integer("transpose_b") != 0) return false;
+  if (n.op != Op::matmul || (n.attributes.integer("transpose_b") != 0 && !weighs(f, n.inputs[0]))) return false;
   return std::ranges::none_of(n.inputs,
                               [&](Value v) { return f.node(v).op == Op::weight || f.node(v).op == Op::constant; });
 }

@@ -24,8 +24,9 @@ bool sums_raw_codes(const Function& f, const Node& n);
 void npu_saturate(Tensor& t);
 
 // Two faults of the device that no arithmetic explains. What it gives instead is not known: NaN here, so that nothing
-// can rest on it. A product of two run-time values, the second not transposed, is right in its first 256 columns only
-// (seen with heads of 512 values); a soft cap behind a product with a weight is wrong for 16 rows (taken as: or more).
+// can rest on it. A product of two run-time values is right in its first 256 columns only (seen with heads of 512
+// values; taken as: where the second is not transposed, or is V, which exp or softmax weighs); a soft cap behind a
+// product with a weight is wrong for 16 rows (taken as: or more).
 constexpr int64_t kNpuColumns = 256;
 constexpr int64_t kNpuCapRows = 16;
 void npu_spoil(const Function& f, const Node& n, Tensor& t);

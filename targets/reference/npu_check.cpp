@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/ops.h"
+#include "kernels/attention/attention.h"
 #include "passes/decompose.h"
 #include "passes/legalize_npu.h"
 #include "targets/op_observer.h"
@@ -29,10 +30,11 @@ class Layers final : public OpObserver {
     if (op.values == nullptr || op.kind == "input" || op.kind == "constant" || masked_.contains(op.label)) return;
     const size_t slash = op.label.find('/');
     const std::string name = slash == op.label.npos ? "head" : std::string(op.label.substr(0, slash));
-    if (all.empty() || all.back().name != name) all.push_back({.name = name}), last.emplace_back();
+    const auto at = static_cast<size_t>(std::ranges::find(all, name, &NpuLayer::name) - all.begin());
+    if (at == all.size()) all.push_back({.name = name}), last.emplace_back();
     const std::span values(op.values, static_cast<size_t>(op.rows * op.width));
-    last.back().assign(values.begin(), values.end());
-    for (const float x : values) count(all.back(), std::fabs(x));
+    last[at].assign(values.begin(), values.end());
+    for (const float x : values) count(all[at], std::fabs(x));
   }
 
   std::vector<NpuLayer> all;
@@ -70,48 +72,87 @@ double difference(const std::vector<float>& exact, const std::vector<float>& npu
   return whole > 0 ? std::sqrt(off / whole) : 0;
 }
 
-void add_masks(const Function& body, Inputs& inputs) {
+// What each row of a block behind `cached` positions sees.
+void add_masks(const Program& program, const Function& body, int64_t cached, Inputs& inputs) {
+  constexpr std::string_view kMask = ".mask";
   for (const Node& n : body.nodes) {
-    if (n.op != Op::input || !n.label.ends_with(".mask")) continue;
+    if (n.op != Op::input || !n.label.ends_with(kMask)) continue;
+    const int state = program.state(n.label.substr(0, n.label.size() - kMask.size()));
     Tensor mask = make_tensor(n.type, 0);
-    for (int64_t r = 0; r < mask.rows(); ++r)
-      for (int64_t p = r + 1; p < n.type.last(); ++p) mask.row(r)[static_cast<size_t>(p)] = kMasked;
+    for (int64_t r = 0; r < mask.rows(); ++r) {
+      const Visible seen = causal(cached + r, program.states[static_cast<size_t>(state)].window);
+      for (int64_t p = 0; p < n.type.last(); ++p)
+        if (p < seen.begin || p >= seen.end) mask.row(r)[static_cast<size_t>(p)] = kMasked;
+    }
     inputs[n.label] = std::move(mask);
   }
 }
 
-Result<Function> lowered(const Program& p, std::string_view name, int64_t rows) {
+Result<Function> lowered(const Program& p, std::string_view name, int64_t rows, int64_t cached) {
   const Function* f = p.function(name);
   if (f == nullptr) return error(Code::invalid_argument, "the program has no function '{}'", name);
-  const auto primitives = decompose(p, *f, {.rows = rows});
+  const auto primitives = decompose(p, *f, {.rows = rows, .cache_tokens = cached});
   RETURN_IF_ERROR(primitives);
   return legalize_npu(*primitives);
+}
+
+struct PromptBlock {
+  Function body;
+  std::vector<Row> rows;
+  int64_t cached = 0;
+};
+
+Result<std::vector<PromptBlock>> prompt_blocks(const Program& program, const std::vector<int32_t>& tokens) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count < 2) return error(Code::invalid_argument, "a check takes two tokens at least, these are {}", count);
+  std::vector<PromptBlock> blocks;
+  for (const auto& [begin, end] : {std::pair(int64_t{0}, count / 2), {count / 2, count}}) {
+    auto body = lowered(program, "body", end - begin, begin);
+    RETURN_IF_ERROR(body);
+    PromptBlock& b = blocks.emplace_back(PromptBlock{std::move(*body), {}, begin});
+    for (int64_t i = begin; i < end; ++i) b.rows.push_back(text_row(0, i, tokens[static_cast<size_t>(i)], false));
+  }
+  return blocks;
+}
+
+// A block after the other: keys and values of the first are the cache of the second. Then the head, over the last row.
+Result<void> run_blocks(const std::vector<PromptBlock>& blocks, const Function& head, Context c) {
+  Inputs cache;
+  std::vector<float> last;
+  for (const PromptBlock& b : blocks) {
+    auto inputs = body_inputs(c.program, c.weights, b.rows);
+    RETURN_IF_ERROR(inputs);
+    add_masks(c.program, b.body, b.cached, *inputs);
+    inputs->merge(cache);
+    c.rows = static_cast<int64_t>(b.rows.size());
+    auto outputs = run_function(b.body, std::move(*inputs), c, CancelToken(), false);
+    RETURN_IF_ERROR(outputs);
+    for (const StateDecl& s : c.program.states)
+      for (const char* part : {".k", ".v"})
+        if (const auto made = outputs->find(s.name + part + "_new"); made != outputs->end())
+          cache[s.name + part] = std::move(made->second);
+    const std::span<const float> row = std::as_const(outputs->at("hidden")).row(c.rows - 1);
+    last.assign(row.begin(), row.end());
+  }
+  c.rows = 1;
+  Inputs hidden{{"hidden", Tensor{.type = {DType::f32, {1, c.program.hidden}, 0}, .f = std::move(last)}}};
+  RETURN_IF_ERROR(run_function(head, std::move(hidden), c, CancelToken(), false));
+  return {};
 }
 
 }  // namespace
 
 Result<std::vector<NpuLayer>> check_npu(const Program& program, const WeightSet& weights,
                                         const std::vector<int32_t>& tokens) {
-  const auto count = static_cast<int64_t>(tokens.size());
-  const auto body = lowered(program, "body", count), head = lowered(program, "head", 1);
-  RETURN_IF_ERROR(body);
+  const auto blocks = prompt_blocks(program, tokens);
+  RETURN_IF_ERROR(blocks);
+  const auto head = lowered(program, "head", 1, 0);
   RETURN_IF_ERROR(head);
-  std::vector<Row> rows;
-  for (int64_t i = 0; i < count; ++i) rows.push_back(text_row(0, i, tokens[static_cast<size_t>(i)], false));
-  auto inputs = body_inputs(program, weights, rows);
-  RETURN_IF_ERROR(inputs);
-  add_masks(*body, *inputs);
-
-  Layers exact(masked_steps(*body)), npu(masked_steps(*body));
-  for (Layers* seen : {&exact, &npu}) {
-    Context c{.program = program, .weights = weights, .rows = count, .observer = seen, .npu = seen == &npu};
-    auto hidden = run_function(*body, *inputs, c, CancelToken(), false);
-    RETURN_IF_ERROR(hidden);
-    const std::span<const float> row = std::as_const(hidden->at("hidden")).row(count - 1);
-    Inputs last{{"hidden", Tensor{.type = {DType::f32, {1, program.hidden}, 0}, .f = {row.begin(), row.end()}}}};
-    c.rows = 1;
-    RETURN_IF_ERROR(run_function(*head, std::move(last), c, CancelToken(), false));
-  }
+  const auto masked = masked_steps(blocks->back().body);
+  Layers exact(masked), npu(masked);
+  for (Layers* seen : {&exact, &npu})
+    RETURN_IF_ERROR(
+        run_blocks(*blocks, *head, {.program = program, .weights = weights, .observer = seen, .npu = seen == &npu}));
   for (size_t i = 0; i < exact.all.size(); ++i) exact.all[i].relative_rms = difference(exact.last[i], npu.last[i]);
   return std::move(exact.all);
 }

@@ -20,8 +20,10 @@ struct NpuLayer {
   double relative_rms = 0;  // of what the layer hands on: the difference to FP32 over FP32; infinite if not finite
 };
 
-// Runs `program` over `tokens` as one block of a fresh sequence, as primitives with legalize_npu's rewrites, in FP32
-// and with the NPU's arithmetic, activations unquantised. Errors: those of decompose and of the reference.
+// Runs `program` over `tokens` as a prompt in two blocks, the second over the keys and values of the first, as
+// primitives with legalize_npu's rewrites, in FP32 and with the NPU's arithmetic, activations unquantised. A layer's
+// difference is that of the second block, the head's that of the last token. Errors: those of decompose and of the
+// reference; invalid_argument for fewer than two tokens.
 Result<std::vector<NpuLayer>> check_npu(const Program& program, const WeightSet& weights,
                                         const std::vector<int32_t>& tokens);
 

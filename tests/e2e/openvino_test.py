@@ -104,6 +104,25 @@ class Models(unittest.TestCase):
             with_codes = [op for op in products if op.inputs()[1].get_element_type().get_type_name() in low]
             self.assertEqual(len(with_codes), len(weights), xml.name)
 
+    def test_graphs_only_writes_them_for_each_number_of_rows_and_no_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = onw("convert", "tiny", folder, "--graphs-only", "--rows", "1,16", "--platform", "4000")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            written = [pathlib.Path(line) for line in done.stdout.splitlines()]
+            self.assertEqual({p.parent.name for p in written}, {"rows-1", "rows-16"})
+            self.assertEqual(len(written), 2 * len({p.name for p in written}))
+            self.assertEqual(sorted(p.name for p in pathlib.Path(folder).iterdir()), ["rows-1", "rows-16"])
+            for xml in written:
+                self.assertTrue(xml.with_suffix(".bin").exists(), xml)
+            one = (pathlib.Path(folder) / "rows-1" / "head.xml").read_text()
+            self.assertIn("npu", one)  # steps of the NPU's rewritings
+            self.check_with_openvino(pathlib.Path(folder) / "rows-16")
+
+    def test_graphs_only_takes_no_flags_of_weights(self):
+        done = onw("convert", "tiny", "out", "--graphs-only", "--format", "q8c")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--graphs-only", done.stderr)
+
     def test_ir_without_a_folder_is_a_wrong_command_line(self):
         for words in (["--ir", 4], ["--out", "x"]):
             done = onw("inspect", "tiny", *words)
