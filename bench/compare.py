@@ -36,14 +36,22 @@ def entry(results, model, case, engine):
     return results["runs"][-1]
 
 
+def place(path):
+    """Of a file or folder that is here, from wherever an engine runs; a name of the store stays a name."""
+    return os.path.abspath(path) if os.path.exists(path) else path
+
+
 def asked(options, model, case):
     """Engine name to a call that measures it once."""
     name, given, places = model.partition("=")
     if not given or ":" not in places:
         raise SystemExit(f"--model {model}: NAME=MODEL:GGUF is wanted")
-    folder, _, gguf = places.rpartition(":")
+    folder, gguf = (place(path) for path in places.rsplit(":", 1))
     kind, _, size = case.partition(":")
-    calls = {"onw": lambda: engines.onw(options.onw, folder, kind, int(size), options.threads)}
+    calls = {}
+    for isa in options.isa:
+        label = f"onw-{isa}" if isa else "onw"
+        calls[label] = lambda i=isa: engines.onw(options.onw, folder, kind, int(size), options.threads, isa=i)
     for peer in options.peer:
         label, _, rest = peer.partition("=")
         sort, _, path = rest.partition(":")
@@ -51,7 +59,7 @@ def asked(options, model, case):
             calls[label] = lambda d=path: engines.onw(options.onw, folder, kind, int(size), options.threads, d)
             continue
         measure = engines.PEERS[sort]
-        calls[label] = lambda m=measure, p=path: m(p, gguf, kind, int(size), options.threads)
+        calls[label] = lambda m=measure, p=place(path): m(p, gguf, kind, int(size), options.threads)
     return name, {label: call for label, call in calls.items() if not options.only or label in options.only}
 
 
@@ -63,11 +71,9 @@ def measure_once(record, call):
         return None
     record["values"].append(round(found.pop("value"), 3))
     record.pop("cannot", None)
-    if found.get("version"):
-        record["version"] = found["version"]
-    for key in ("bytes_per_s", "ops_per_s", "roofs", "isa"):
-        if key in found:
-            record[key] = found[key]
+    if "roofs" in found:
+        record.setdefault("roofs", []).append(found.pop("roofs"))  # each round is held against its own
+    record.update({key: value for key, value in found.items() if value})
     return record["values"][-1]
 
 
@@ -99,7 +105,8 @@ def figure(record):
     median = statistics.median(record["values"])
     spread = (max(record["values"]) - min(record["values"])) / median
     shown = {"bytes": f"{median / 1e9:.2f} GB", "s": f"{median:.2f} s", "share": f"{median:.3f}"}
-    return f"{shown.get(unit(record), f'{median:.1f}')} ± {100 * spread / 2:.0f} %"
+    return shown.get(unit(record), f"{median:.1f}") + (f" ± {100 * spread / 2:.0f} %" if len(record["values"]) > 1 else " once") + \
+        (f", cold {record['cold_s']:.2f} s" if "cold_s" in record else "")
 
 
 def unit(record):
@@ -113,13 +120,32 @@ def ratio(mine, theirs):
 
 
 def share(record):
-    roofs = record.get("roofs")
-    if not roofs:
+    """Of the roof that bounds the case: the median of the rounds whose roofs were kept (the last ones)."""
+    if not record.get("roofs"):
         return "–"
-    parts = [f"{100 * record['bytes_per_s'] / roofs['read_bytes_per_s']:.0f} % read"]
-    if record["case"].startswith("prompt"):
-        parts = [f"{100 * record['ops_per_s'] / roofs['vector_ops_per_s']:.0f} % of the vector products"]
-    return ", ".join(parts)
+    prompt = record["case"].startswith("prompt")
+    work, roof = ("ops_per_token", "vector_ops_per_s") if prompt else ("bytes_per_token", "read_bytes_per_s")
+    shares = [value * record[work] / roofs[roof] for value, roofs in zip(record["values"][-len(record["roofs"]):], record["roofs"])]
+    return f"{100 * statistics.median(shares):.0f} % " + ("of the vector products" if prompt else "read")
+
+
+def memory(record):
+    return f"{record['peak_bytes'] / 1e6:.0f} MB" if record and record.get("peak_bytes") else "–"
+
+
+def roofs_text(runs):
+    """The range of each roof over all rounds, by instruction set."""
+    lines = []
+    for isa in dict.fromkeys(r["isa"] for r in runs if r.get("roofs")):
+        all_roofs = [roofs for r in runs if r.get("isa") == isa for roofs in r.get("roofs", [])]
+        texts = []
+        for key, unit, label in (("read_bytes_per_s", 1e9, "GB/s read"), ("vector_ops_per_s", 1e12, "TOPS in vectors"),
+                                 ("ops_per_s", 1e12, "TOPS in tiles")):
+            values = sorted(roofs[key] / unit for roofs in all_roofs)
+            if key != "ops_per_s" or isa == "amx":
+                texts.append(f"{values[0]:.2f}–{values[-1]:.2f} {label} (median {statistics.median(values):.2f})")
+        lines.append(f"Roofs with {isa}: " + ", ".join(texts))
+    return "\n".join(lines)
 
 
 def table(options):
@@ -132,18 +158,20 @@ def table(options):
             raise SystemExit(f"{path}: not of compare.py: bench/quality.py table prints qualities, docs/quality.md shows activations")
         card = results["machine"]
         print(f"{card['cpu']}, {card['cores']} cores, {', '.join(card['instructions'])}; {results['date']}\n")
+        print(roofs_text(results["runs"]) + "\n")
         names = list(dict.fromkeys(r["engine"] for r in results["runs"]))
-        peers = [name for name in names if name != "onw"]
-        print("| model | case | onw | roof | " + " | ".join(f"{p} | ×" for p in peers) + " |")
-        print("|---|---|---:|---:|" + "---:|---:|" * len(peers))
+        own = "onw" if "onw" in names else names[0]  # or the first of its levels
+        peers = [name for name in names if name != own]
+        print(f"| model | case | {own} | roof | memory | " + " | ".join(f"{p} | ×" for p in peers) + " |")
+        print("|---|---|---:|---:|---:|" + "---:|---:|" * len(peers))
         for model, case in dict.fromkeys((r["model"], r["case"]) for r in results["runs"]):
             found = {r["engine"]: r for r in results["runs"] if (r["model"], r["case"]) == (model, case)}
-            mine = found.get("onw")
-            cells = [model, case.replace(":", " "), figure(mine), share(mine) if mine else "–"]
+            mine = found.get(own)
+            cells = [model, case.replace(":", " "), figure(mine), share(mine) if mine else "–", memory(mine)]
             for peer in peers:
                 theirs = found.get(peer)
                 both = mine and theirs and mine["values"] and theirs["values"]
-                cells.append(figure(theirs))
+                cells.append(figure(theirs) + (f" ({share(theirs)})" if theirs and theirs.get("roofs") else ""))
                 cells.append(f"{ratio(mine, theirs):.2f}" if both else "–")
             print("| " + " | ".join(cells) + " |")
         print()
@@ -153,10 +181,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("run", help="measure, and add to --out")
-    one.add_argument("--onw", default=ROOT / "build" / "release" / "onw")
+    one.add_argument("--onw", type=place, default=ROOT / "build" / "release" / "onw")
     one.add_argument("--model", action="append", required=True, metavar="NAME=MODEL:GGUF")
     one.add_argument("--peer", action="append", default=[], metavar="NAME=KIND:PATH")
     one.add_argument("--cases", nargs="+", default=CASES)
+    one.add_argument("--isa", nargs="+", default=[""], metavar="LEVEL", help="onw with ONW_ISA set to these, as onw-LEVEL")
     one.add_argument("--only", nargs="+", help="measure these engines only")
     one.add_argument("--rounds", type=int, default=3)
     one.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -1,7 +1,9 @@
 """How each engine is asked for one case. Every function returns "value" in the case's unit, and what else a run tells."""
 import json
+import os
 import pathlib
 import subprocess
+import tempfile
 
 DECODED = 32       # tokens drawn in a decoding case
 BATCH_PROMPT = 64  # tokens before each conversation of a batch
@@ -40,9 +42,11 @@ class CannotDo(Exception):
     """The engine has no way to run the case, or failed; the text says why."""
 
 
-def run(words, timeout=220, all_output=False):
+def run(words, timeout=220, all_output=False, more_env=None):
     try:
-        done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=timeout)
+        with tempfile.TemporaryDirectory() as place:  # some leave logs where they run
+            done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=timeout, cwd=place,
+                                  env={**os.environ, **(more_env or {})})
     except subprocess.TimeoutExpired:
         raise CannotDo(f"longer than {timeout} s") from None
     if done.returncode != 0:
@@ -60,7 +64,7 @@ def _folder_share(program, model):
     return {"value": stored / sum(use["bytes"] for use in weights.values()), "version": run([program, "--version"]).split()[-1]}
 
 
-def onw(program, model, kind, size, threads, device="CPU"):
+def onw(program, model, kind, size, threads, device="CPU", isa=""):
     if kind == "store":
         return _folder_share(program, model)
     words = [program, "bench", model, "--json", "--threads", threads, "--device", device]
@@ -70,14 +74,16 @@ def onw(program, model, kind, size, threads, device="CPU"):
               "batch": ["--prompt", 0, "--decode", DECODED, "--depth", BATCH_PROMPT, "--batch", size],
               "load": ["--prompt", 1, "--decode", 0],
               "memory": ["--prompt", size, "--decode", DECODED]}[kind]
-    found = json.loads(run(words))
+    found = json.loads(run(words, more_env={"ONW_ISA": isa} if isa else None))
     told = {"isa": found["machine"]["isa"], "version": run([program, "--version"]).split()[-1]}
     if kind == "load":
-        return {"value": found["load_s"]["warm"], **told}
+        return {"value": found["load_s"]["warm"], "cold_s": found["load_s"]["cold"], "peak_bytes": found["peak_bytes"], **told}
     if kind == "memory":
         return {"value": found["peak_bytes"], **told}
-    return {"value": found["runs"][0]["tokens_per_s"], "bytes_per_s": found["runs"][0]["bytes_per_s"],
-            "ops_per_s": found["runs"][0]["ops_per_s"], "roofs": found["roofs"], **told}
+    (timed,) = found["runs"]
+    speed = timed["tokens_per_s"]
+    return {"value": speed, "bytes_per_token": timed["bytes_per_s"] / speed, "ops_per_token": timed["ops_per_s"] / speed,
+            "peak_bytes": found["peak_bytes"], "roofs": found["roofs"], **told}
 
 
 def _speeds_only(kind):
