@@ -14,14 +14,14 @@ void BackgroundMake::start() {
 }
 
 void BackgroundMake::run() {
-  auto made = maker_([this](int done, int total) {
+  const auto progress = [this](int done, int total) {
     status_->change([&](DeviceReport& r) {
       r.made = done;
       r.of = total;
     });
-    const std::lock_guard lock(mutex_);
-    return !stopping_;
-  });
+    return !cancel_->cancelled();
+  };
+  auto made = maker_({.progress = progress, .cancel = cancel_});
   const std::lock_guard lock(mutex_);
   made_ = std::move(made);
 }
@@ -31,10 +31,7 @@ void BackgroundMake::wait() {
 }
 
 void BackgroundMake::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+  cancel_->cancel();
   wait();
 }
 

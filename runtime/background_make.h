@@ -30,9 +30,9 @@ class BackgroundMake {
 
   DeviceMaker maker_;
   std::shared_ptr<DeviceStatus> status_;
+  std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   std::thread thread_;
   std::mutex mutex_;
-  bool stopping_ = false;
   std::optional<Result<std::unique_ptr<Executable>>> made_;
 };
 

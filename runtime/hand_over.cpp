@@ -1,6 +1,7 @@
 #include "runtime/hand_over.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -30,6 +31,15 @@ struct Part {
 // What a part gave, kept while others run.
 struct PartOutputs {
   std::vector<float> logits, hidden;
+
+  void keep(const Outputs& out) {
+    logits.insert(logits.end(), out.logits.begin(), out.logits.end());
+    hidden.insert(hidden.end(), out.hidden.begin(), out.hidden.end());
+  }
+  void clear() {
+    logits.clear();
+    hidden.clear();
+  }
 };
 
 class TwoSides final : public HandOver {
@@ -43,6 +53,7 @@ class TwoSides final : public HandOver {
     standby_->executable = std::move(standby);
     info_ = standby_->executable->info();
     info_.max_partial_rows = std::min(info_.max_partial_rows, kMostPartialRows);
+    if (!info_.hardware.empty()) info_.hardware = fmt::format("CPU: {}", info_.hardware);
     status_->change([&](DeviceReport& r) { r.device = options_.device; });
     make_.start();
   }
@@ -119,7 +130,7 @@ class TwoSides final : public HandOver {
 
   Result<void> check_promises(const ExecutableInfo& d) const {
     const bool fits = d.vocabulary == info_.vocabulary && d.hidden == info_.hidden &&
-                      d.max_context >= info_.max_context && d.max_step_rows >= info_.max_step_rows &&
+                      d.max_context >= info_.max_context && d.max_step_rows >= info_.max_partial_rows &&
                       d.max_partial_rows >= info_.max_partial_rows && (d.truncates_freely || !info_.truncates_freely);
     if (!fits) return error(Code::internal, "it promises less than the CPU does. Please report this");
     return {};
@@ -223,11 +234,10 @@ class TwoSides final : public HandOver {
     std::vector<PartOutputs> outputs(parts.size());
     std::vector<CheckpointPtr> before(step.sequences.size());
     for (size_t p = 0; p < parts.size(); ++p) {
-      auto out = run_part(step, parts[p], cancel, parts.size() > 1 ? &before : nullptr);
+      auto out = run_part(step, parts[p], cancel, parts.size() > 1, before);
       if (out) {
         if (parts.size() == 1) return out;
-        outputs[p].logits.assign(out->logits.begin(), out->logits.end());
-        outputs[p].hidden.assign(out->hidden.begin(), out->hidden.end());
+        outputs[p].keep(*out);
         continue;
       }
       RETURN_IF_ERROR(undo(step, std::span(parts).first(p), before));
@@ -241,35 +251,78 @@ class TwoSides final : public HandOver {
     return merge(step, parts, outputs);
   }
 
-  Result<Outputs> run_part(const Step& step, const Part& part, const CancelToken& cancel,
-                           std::vector<CheckpointPtr>* before) {
-    std::vector<int> place(step.sequences.size(), -1);
-    std::vector<int64_t> count(step.sequences.size());
-    std::vector<Sequence*> sequences;
-    for (const size_t i : part.sequences) {
-      HandOverSequence& s = mine(step.sequences[i]);
-      RETURN_IF_ERROR(move(s, part.side));
-      place[i] = static_cast<int>(sequences.size());
-      sequences.push_back(&s.inner());
-    }
+  // One part, in as many pieces as its side needs. Where it may have to be undone as a whole, `before` gets the states
+  // that commit could not bring back.
+  Result<Outputs> run_part(const Step& step, const Part& part, const CancelToken& cancel, bool one_of_many,
+                           std::vector<CheckpointPtr>& before) {
+    for (const size_t i : part.sequences) RETURN_IF_ERROR(move(mine(step.sequences[i]), part.side));
     std::vector<Row> rows;
-    for (const Row& row : step.rows) {
-      const auto i = static_cast<size_t>(row.sequence);
-      if (place[i] < 0) continue;
-      ++count[i];
-      rows.push_back(row);
-      rows.back().sequence = place[i];
-    }
+    std::ranges::copy_if(step.rows, std::back_inserter(rows), [&](const Row& row) {
+      return std::ranges::binary_search(part.sequences, static_cast<size_t>(row.sequence));
+    });
+    const ExecutableInfo& side = part.side->executable->info();
+    const auto pieces = cut(rows, static_cast<size_t>(side.max_step_rows));
     for (const size_t i : part.sequences) {
-      HandOverSequence& s = mine(step.sequences[i]);
-      if (before == nullptr || count[i] <= part.side->executable->info().max_partial_rows) continue;
-      auto checkpoint = s.inner().checkpoint();
+      const auto count = std::ranges::count(rows, static_cast<int>(i), &Row::sequence);
+      if (pieces.size() == 1 && (!one_of_many || count <= side.max_partial_rows)) continue;
+      auto checkpoint = mine(step.sequences[i]).inner().checkpoint();
       RETURN_IF_ERROR(checkpoint);
-      (*before)[i] = std::move(*checkpoint);
+      before[i] = std::move(*checkpoint);
     }
-    auto out = part.side->executable->run({.sequences = sequences, .rows = rows}, cancel);
+    if (pieces.size() == 1) return run_piece(step, part, pieces.front(), cancel);
+    pieces_.clear();
+    for (const auto& piece : pieces) {
+      const auto out = run_piece(step, part, piece, cancel);
+      if (!out) {
+        RETURN_IF_ERROR(undo(step, {&part, 1}, before));
+        return out;
+      }
+      pieces_.keep(*out);
+    }
+    return Outputs{pieces_.logits, pieces_.hidden};
+  }
+
+  // Pieces of at most `most` rows. A sequence is cut only where it alone is too long.
+  static std::vector<std::span<const Row>> cut(std::span<const Row> rows, size_t most) {
+    std::vector<std::span<const Row>> pieces;
+    size_t begin = 0;
+    for (size_t at = 0; at < rows.size();) {
+      size_t end = at;
+      while (end < rows.size() && rows[end].sequence == rows[at].sequence) ++end;
+      if (end - begin <= most) {
+        at = end;
+        continue;
+      }
+      const size_t length = at > begin ? at - begin : most;
+      pieces.push_back(rows.subspan(begin, length));
+      begin += length;
+      at = begin;
+    }
+    pieces.push_back(rows.subspan(begin));
+    return pieces;
+  }
+
+  // Rows of the step, as a step of their own.
+  Result<Outputs> run_piece(const Step& step, const Part& part, std::span<const Row> piece, const CancelToken& cancel) {
+    std::vector<HandOverSequence*> sequences;
+    std::vector<Sequence*> inner;
+    std::vector<Row> rows;
+    std::vector<int64_t> begin, count;  // of each sequence: where the step found it, and its rows here
+    for (const Row& row : piece) {
+      HandOverSequence& s = mine(step.sequences[static_cast<size_t>(row.sequence)]);
+      if (sequences.empty() || sequences.back() != &s) {
+        sequences.push_back(&s);
+        inner.push_back(&s.inner());
+        begin.push_back(std::ranges::find(step.rows, row.sequence, &Row::sequence)->index);
+        count.push_back(0);
+      }
+      ++count.back();
+      rows.push_back(row);
+      rows.back().sequence = static_cast<int>(sequences.size()) - 1;
+    }
+    auto out = part.side->executable->run({.sequences = inner, .rows = rows}, cancel);
     RETURN_IF_ERROR(out);
-    for (const size_t i : part.sequences) mine(step.sequences[i]).hold(count[i]);
+    for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->hold(sequences[i]->length() - begin[i], count[i]);
     const bool device = part.side == device_;
     steps_since_made_ += device ? 1 : 0;
     status_->change([&](DeviceReport& r) { ++(device ? r.device_steps : r.standby_steps); });
@@ -286,7 +339,7 @@ class TwoSides final : public HandOver {
           continue;
         }
         RETURN_IF_ERROR(s.inner().restore(*before[i]));
-        s.hold(0);
+        s.hold(0, 0);
       }
     return {};
   }
@@ -320,6 +373,7 @@ class TwoSides final : public HandOver {
   int64_t steps_since_made_ = 0;
   std::vector<HandOverSequence*> at_fault_;  // of the step that runs
   std::vector<float> logits_, hidden_;
+  PartOutputs pieces_;  // of a part that was cut
   OpObserver* observer_ = nullptr;
   BackgroundMake make_;  // the last: its thread ends before the rest
 };

@@ -13,10 +13,15 @@
 
 namespace onw {
 
-// Makes the device, on a thread of its own. It reports graphs done of all, often enough that stopping it does not take
-// long (each second, with the same numbers where nothing is new); false: nobody wants the device any more, stop.
-using MakeProgress = std::function<bool(int done, int total)>;
-using DeviceMaker = std::function<Result<std::unique_ptr<Executable>>(const MakeProgress& progress)>;
+// What the maker of a device is given.
+struct Making {
+  // Graphs done of all. False: nobody wants the device any more.
+  std::function<bool(int done, int total)> progress;
+  std::shared_ptr<CancelToken> cancel;  // the same, for who waits in between
+};
+
+// Makes the device, on a thread of its own.
+using DeviceMaker = std::function<Result<std::unique_ptr<Executable>>(const Making& making)>;
 
 struct HandOverOptions {
   std::string device = "NPU";  // in messages
@@ -37,9 +42,9 @@ class HandOver : public Executable {
   virtual DeviceReport report() const = 0;
 };
 
-// What the device promises must be what the standby promises or more (rows of a step, context, how far a sequence can
-// go back), else it is not taken. info() is the standby's, but that at most 16 rows may be kept in part. Where K and V
-// have other formats on both sides, they are converted when a sequence moves.
+// The device must take the context of the standby, and go back as far, else it is not taken; steps that are too long
+// for it are cut. info() is the standby's, but that at most 16 rows may be kept in part. Where K and V have other
+// formats on both sides, they are converted when a sequence moves.
 std::unique_ptr<HandOver> make_hand_over(std::unique_ptr<Executable> standby, DeviceMaker maker,
                                          HandOverOptions options);
 

@@ -78,12 +78,13 @@ Result<void> HandOverSequence::reserve(int64_t tokens) {
 }
 
 void HandOverSequence::commit(int rows_kept) {
-  inner_->commit(rows_kept);
-  open_rows_ = 0;
+  CHECK(rows_kept >= kept_rows_ && rows_kept <= open_rows_);
+  inner_->commit(rows_kept - static_cast<int>(kept_rows_));
+  hold(0, 0);
 }
 
 int64_t HandOverSequence::truncate(int64_t n) {
-  open_rows_ = 0;
+  hold(0, 0);
   return inner_->truncate(n);
 }
 
@@ -106,7 +107,7 @@ Result<void> HandOverSequence::restore(const Checkpoint& checkpoint) {
     RETURN_IF_ERROR((*there)->restore(*mine->inner_));
     settle_on(mine->side_, std::move(*there));
   }
-  open_rows_ = 0;
+  hold(0, 0);
   return {};
 }
 
@@ -127,7 +128,7 @@ Result<void> HandOverSequence::export_to(StateSink& sink) const {
 
 Result<void> HandOverSequence::import_from(StateSource& source) {
   RETURN_IF_ERROR(inner_->import_from(source));
-  open_rows_ = 0;
+  hold(0, 0);
   return {};
 }
 
@@ -137,7 +138,7 @@ Result<void> HandOverSequence::move_to(const SidePtr& side) {
   RETURN_IF_ERROR(there);
   if (reserved_ > 0) RETURN_IF_ERROR((*there)->reserve(reserved_));
   settle_on(side, std::move(*there));
-  open_rows_ = 0;  // a step that moves away counts as kept whole
+  hold(0, 0);  // a step that moves away counts as kept whole
   return {};
 }
 

@@ -66,8 +66,12 @@ class HandOverSequence final : public Sequence {
   const SidePtr& side() const { return side_; }
   Sequence& inner() { return *inner_; }
 
-  // The rows of the last step, while it is open how many of them stay.
-  void hold(int64_t rows) { open_rows_ = rows; }
+  // The rows of the last step, while it is open how many of them stay; `at_once`: those that its target saw last, where
+  // the step was cut for it. What came before them is kept, and cannot be given back by commit.
+  void hold(int64_t rows, int64_t at_once) {
+    open_rows_ = rows;
+    kept_rows_ = rows - at_once;
+  }
   int64_t open_rows() const { return open_rows_; }
 
   // The device erred here: the standby keeps the sequence until it has this length.
@@ -80,7 +84,7 @@ class HandOverSequence final : public Sequence {
   SidePtr side_, standby_;
   std::unique_ptr<Sequence> inner_;
   int64_t reserved_ = 0;
-  int64_t open_rows_ = 0;
+  int64_t open_rows_ = 0, kept_rows_ = 0;
   int64_t standby_until_ = 0;
 };
 

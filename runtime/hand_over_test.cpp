@@ -35,6 +35,10 @@ ConformanceSubject restless_fakes(const std::string& name, const FakeOptions& st
     register_conformance(restless_fakes("HandOverConformance_recurrent", {.memory = FakeMemory::recurrent},
                                         {.memory = FakeMemory::recurrent})),
     register_conformance(restless_fakes("HandOverConformance_device_of_one_sequence", {}, {.mixes = false})),
+    register_conformance(restless_fakes("HandOverConformance_device_of_short_steps", {}, {.max_step_rows = 20})),
+    register_conformance(restless_fakes("HandOverConformance_recurrent_device_of_short_steps",
+                                        {.memory = FakeMemory::recurrent},
+                                        {.max_step_rows = 16, .mixes = false, .memory = FakeMemory::recurrent})),
 };
 
 // A hand-over of fakes that a test can trouble.
@@ -77,9 +81,9 @@ class HandOverFaults : public ::testing::Test {
 
 TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
   std::atomic<bool> may_end = false;
-  begin({}, [&](const MakeProgress& progress) -> Result<std::unique_ptr<Executable>> {
+  begin({}, [&](const Making& making) -> Result<std::unique_ptr<Executable>> {
     for (int i = 0; !may_end && i < 3000; ++i) {
-      if (!progress(1, 3)) return error(Code::cancelled, "stopped");
+      if (!making.progress(1, 3)) return error(Code::cancelled, "stopped");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return std::make_unique<FakeExecutable>();
@@ -102,8 +106,8 @@ TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
 
 TEST_F(HandOverFaults, nobody_waits_for_a_device_that_is_still_made_when_all_ends) {
   std::atomic<bool> stopped = false;
-  begin({}, [&](const MakeProgress& progress) -> Result<std::unique_ptr<Executable>> {
-    while (progress(0, 100)) std::this_thread::yield();
+  begin({}, [&](const Making& making) -> Result<std::unique_ptr<Executable>> {
+    while (making.progress(0, 100) && !making.cancel->cancelled()) std::this_thread::yield();
     stopped = true;
     return error(Code::cancelled, "stopped");
   });
@@ -113,7 +117,7 @@ TEST_F(HandOverFaults, nobody_waits_for_a_device_that_is_still_made_when_all_end
 }
 
 TEST_F(HandOverFaults, a_device_that_cannot_be_made_leaves_the_standby_and_says_why) {
-  begin({}, [](const MakeProgress&) -> Result<std::unique_ptr<Executable>> {
+  begin({}, [](const Making&) -> Result<std::unique_ptr<Executable>> {
     return error(Code::unsupported, "the compiler gave up. Update the driver");
   });
   pair_->wait_until_made();
@@ -124,7 +128,7 @@ TEST_F(HandOverFaults, a_device_that_cannot_be_made_leaves_the_standby_and_says_
 }
 
 TEST_F(HandOverFaults, who_insists_on_a_device_that_cannot_be_made_is_told_what_to_do) {
-  begin({.insisted = true}, [](const MakeProgress&) -> Result<std::unique_ptr<Executable>> {
+  begin({.insisted = true}, [](const Making&) -> Result<std::unique_ptr<Executable>> {
     return error(Code::unsupported, "the compiler gave up. Update the driver");
   });
   pair_->wait_until_made();
@@ -248,7 +252,7 @@ TEST_F(HandOverFaults, a_device_that_is_lost_again_at_once_is_given_up) {
 
 TEST_F(HandOverFaults, a_lost_device_that_does_not_come_back_leaves_the_standby) {
   std::atomic<int> made = 0;
-  begin({}, [&](const MakeProgress&) -> Result<std::unique_ptr<Executable>> {
+  begin({}, [&](const Making&) -> Result<std::unique_ptr<Executable>> {
     if (++made > 1) return error(Code::unsupported, "there is no NPU");
     return std::make_unique<FakeExecutable>(
         FakeOptions{.before_step = [](const Step&, const CancelToken&) { return error(Code::internal, "gone"); }});
@@ -331,6 +335,40 @@ TEST_F(HandOverFaults, a_step_over_both_sides_happens_wholly_or_not_at_all) {
   expect_answers(*here, tokens);
   expect_answers(*there, tokens);
   EXPECT_EQ(pair_->report().wrong_steps, 1);
+}
+
+// A step that is too long for the device is cut, and happens wholly or not at all.
+TEST_F(HandOverFaults, a_long_step_that_fails_halfway_leaves_everything_as_before) {
+  begin({}, makes([this] {
+          return std::make_unique<FakeExecutable>(FakeOptions{
+              .max_step_rows = 16,
+              .before_step = [this](const Step&, const CancelToken&) { return script_ ? script_() : Result<void>(); }});
+        }));
+  pair_->wait_until_made();
+  const auto tokens = some_tokens(*pair_, 60, 13);
+  const auto sequence = new_sequence(*pair_);
+  expect_answers(*sequence, part(tokens, 0, 5));
+  int left = 2;
+  script_ = [&left]() -> Result<void> {
+    if (left-- > 0) return {};
+    return error(Code::cancelled, "no");
+  };
+  std::vector<Row> step;
+  for (int64_t i = 0; i < 50; ++i) step.push_back(text_row(0, 5 + i, tokens[static_cast<size_t>(5 + i)], i % 7 == 0));
+  Sequence* const only = sequence.get();
+  ASSERT_FALSE(pair_->run({.sequences = {&only, 1}, .rows = step}, CancelToken()));
+  EXPECT_EQ(sequence->length(), 5);
+  left = 1000;
+  FakeExecutable alone;
+  const auto expected = logits_of(alone, tokens);
+  const auto out = pair_->run({.sequences = {&only, 1}, .rows = step}, CancelToken());
+  ASSERT_TRUE(out) << out.error().message;
+  ASSERT_EQ(out->logits.size(), 8 * expected[0].size());
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_TRUE(same_bits(out->logits.subspan(i * expected[0].size(), expected[0].size()), expected[5 + 7 * i])) << i;
+  sequence->commit(50);
+  expect_answers(*sequence, tokens);
+  EXPECT_GE(pair_->report().device_steps, 4 + 5);
 }
 
 // What the caller did wrong is no fault of the device.

@@ -41,10 +41,11 @@ ConformanceSubject cpu_of(std::string name, RandomModel m, KvFormat kv) {
 }
 
 // A conversation that moves between two targets at every point.
-ConformanceSubject moving(std::string name, const ConformanceSubject& standby, const ConformanceSubject& device) {
+ConformanceSubject moving(std::string name, const ConformanceSubject& standby, const ConformanceSubject& device,
+                          int64_t tokens = 300) {
   return {.name = std::move(name),
           .make = [standby, device] { return restless(standby.make, device.make); },
-          .tokens = std::min(standby.tokens, device.tokens)};
+          .tokens = std::min({tokens, standby.tokens, device.tokens})};
 }
 
 [[maybe_unused]] const bool kRegistered[] = {
@@ -61,7 +62,7 @@ ConformanceSubject moving(std::string name, const ConformanceSubject& standby, c
                                 cpu_of("", model("gemma3", 320, 20), KvFormat::int8))),
     register_conformance(moving("HandOverConformance_cpu_and_reference",
                                 cpu_of("", model("llama", 320), KvFormat::int8),
-                                reference_of("", model("llama", 320), "int8"))),
+                                reference_of("", model("llama", 320), "int8"), 24)),
 };
 
 }  // namespace

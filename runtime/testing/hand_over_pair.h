@@ -14,7 +14,7 @@
 namespace onw::testing {
 
 inline DeviceMaker makes(std::function<std::unique_ptr<Executable>()> make) {
-  return [make = std::move(make)](const MakeProgress&) -> Result<std::unique_ptr<Executable>> { return make(); };
+  return [make = std::move(make)](const Making&) -> Result<std::unique_ptr<Executable>> { return make(); };
 }
 
 // One whose device takes every other sequence and step, more or less: moves at every point.
