@@ -60,9 +60,8 @@ ConformanceSubject moving(std::string name, const ConformanceSubject& standby, c
                                 cpu_of("", model("llama", 320), KvFormat::int8))),
     register_conformance(moving("HandOverConformance_window", cpu_of("", model("gemma3", 320, 20), KvFormat::int8),
                                 cpu_of("", model("gemma3", 320, 20), KvFormat::int8))),
-    register_conformance(moving("HandOverConformance_cpu_and_reference",
-                                cpu_of("", model("llama", 320), KvFormat::int8),
-                                reference_of("", model("llama", 320), "int8"), 24)),
+    register_conformance(moving("HandOverConformance_cpu_and_reference", cpu_of("", model("llama", 48), KvFormat::int8),
+                                reference_of("", model("llama", 48), "int8"), 24)),
 };
 
 }  // namespace
