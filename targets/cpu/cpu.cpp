@@ -151,14 +151,19 @@ class Cpu final : public Executable {
     if (!std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); })) return not_finite(step, c);
     for (const Span& span : spans_) sequence_of(step, span).extend(span.rows);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const bool settled = thread_table_.took(rows, seconds, processor_seconds() - processor);
-    if (settled && options_.on_thread_choices) options_.on_thread_choices(thread_table_.choices());
+    learn_threads(rows, seconds, processor_seconds() - processor);
     return Outputs{logits_, hidden_};
   }
 
   void observe(OpObserver* observer) override { observer_ = observer; }
 
  private:
+  void learn_threads(int64_t rows, double seconds, double processor_seconds) {
+    if (huge_weights_.moving()) return thread_table_.disturbed(rows);
+    const bool is_new = thread_table_.took(rows, seconds, processor_seconds);
+    if (is_new && options_.on_thread_choices) options_.on_thread_choices(thread_table_.choices());
+  }
+
   static CpuSequence& sequence_of(const Step& step, const Span& span) {
     const int i = step.rows[static_cast<size_t>(span.first_row)].sequence;
     return static_cast<CpuSequence&>(*step.sequences[static_cast<size_t>(i)]);

@@ -106,10 +106,12 @@ std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightS
 
 HugeWeights::HugeWeights(std::vector<HugePart> parts) {
   if (parts.empty()) return;
-  thread_ = std::jthread([parts = std::move(parts)](const std::stop_token& stop) {
+  moving_ = true;
+  thread_ = std::jthread([this, parts = std::move(parts)](const std::stop_token& stop) {
     yield_to_others();  // a tenth of a processor: with less, it would take longer than the answers that it helps
     touch(parts, stop);
     if (share_in_huge_pages(parts) < kEnough) move_to_huge_pages(parts, stop);
+    moving_ = false;
   });
 }
 

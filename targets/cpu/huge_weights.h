@@ -2,6 +2,7 @@
 // read bandwidth, while and after it is moved at 73 % (medians of five rounds in turns; busy Xeon, 2026-11).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <thread>
@@ -29,7 +30,11 @@ class HugeWeights {
  public:
   explicit HugeWeights(std::vector<HugePart> parts);
 
+  // Whether the thread still looks or moves: steps take longer meanwhile.
+  bool moving() const { return moving_.load(std::memory_order_relaxed); }
+
  private:
+  std::atomic<bool> moving_ = false;
   std::jthread thread_;
 };
 

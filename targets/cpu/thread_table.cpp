@@ -28,7 +28,9 @@ ThreadTable::ThreadTable(int threads, int fast, const Choices& known) : threads_
   candidates_.erase(std::ranges::unique(candidates_).begin(), candidates_.end());
   for (int& choice : choices_)
     if (choice < 0 || choice > threads) choice = 0;
-  for (Trials& t : trials_) {
+  for (size_t kind = 0; kind < trials_.size(); ++kind) {
+    Trials& t = trials_[kind];
+    t.settled = choices_[kind] == threads;
     t.fastest.assign(candidates_.size(), std::numeric_limits<double>::infinity());
     t.begin_next();
   }
@@ -39,17 +41,21 @@ void ThreadTable::Trials::begin_next() {
   fastest_step = std::numeric_limits<double>::infinity();
 }
 
+void ThreadTable::Trials::wait() {
+  steps_to_wait = kWaitAfterDisturbance;
+  begin_next();
+}
+
 int ThreadTable::choose(int64_t rows) const {
   const size_t kind = kind_of(rows);
   if (kind == kMostRows.size() || candidates_.size() == 1) return threads_;
-  if (choices_[kind] != 0) return choices_[kind];
-  if (trials_[kind].steps_to_wait > 0) return threads_;
+  if (trials_[kind].settled || trials_[kind].steps_to_wait > 0) return choices_[kind] != 0 ? choices_[kind] : threads_;
   return candidates_[static_cast<size_t>(trials_[kind].done) % candidates_.size()];
 }
 
 bool ThreadTable::took(int64_t rows, double seconds, double processor_seconds) {
   const size_t kind = kind_of(rows);
-  if (kind == kMostRows.size() || candidates_.size() == 1 || choices_[kind] != 0) return false;
+  if (!tries(kind)) return false;
   Trials& t = trials_[kind];
   if (t.steps_to_wait > 0) {
     --t.steps_to_wait;
@@ -60,8 +66,7 @@ bool ThreadTable::took(int64_t rows, double seconds, double processor_seconds) {
   t.fastest_step = std::min(t.fastest_step, seconds);
   if (t.seconds < kTrialSeconds) return false;
   if (t.processor_seconds < kRan * choose(rows) * t.seconds) {
-    t.steps_to_wait = kWaitAfterDisturbance;
-    t.begin_next();
+    t.wait();
     return false;
   }
   double& fastest = t.fastest[static_cast<size_t>(t.done) % candidates_.size()];
@@ -69,9 +74,15 @@ bool ThreadTable::took(int64_t rows, double seconds, double processor_seconds) {
   t.begin_next();
   if (++t.done < kTrials * static_cast<int>(candidates_.size())) return false;
   const double most = kTolerance * std::ranges::min(t.fastest);
+  const int before = choices_[kind];
   for (size_t c = 0; c < candidates_.size(); ++c)  // the last, which is the fewest, wins
     if (t.fastest[c] <= most) choices_[kind] = candidates_[c];
-  return true;
+  t.settled = true;
+  return choices_[kind] != before;
+}
+
+void ThreadTable::disturbed(int64_t rows) {
+  if (const size_t kind = kind_of(rows); tries(kind)) trials_[kind].wait();
 }
 
 }  // namespace onw::cpu

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +20,9 @@ class ThreadTable {
 
   using Choices = std::array<int, kMostRows.size()>;  // threads by kind; 0: not measured yet
 
-  // `fast` of the `threads` are on the fastest cores; 0 or `threads`: all are alike. Choices beyond `threads` are
-  // measured anew.
+  // `fast` of the `threads` are on the fastest cores; 0 or `threads`: all are alike. What was measured before is gone
+  // by, but fewer threads than all are measured again, which takes half a second: what made them as fast may have been
+  // another program's work, and they would stay slow for good. Choices beyond `threads` are measured anew.
   ThreadTable(int threads, int fast, const Choices& known);
 
   // How many threads the next step of `rows` takes.
@@ -28,13 +30,17 @@ class ThreadTable {
 
   // What the step took that choose() spoke of: seconds, and those that all threads together had a processor. Threads
   // that take part compute or spin; where they had less, others wanted the processors: such a trial says nothing, and
-  // none is made for a while. True where this settled a kind.
+  // none is made for a while. True where this settled a kind and the choice is new.
   bool took(int64_t rows, double seconds, double processor_seconds);
+
+  // The step that choose() spoke of says nothing: something else of ours ran beside it.
+  void disturbed(int64_t rows);
 
   const Choices& choices() const { return choices_; }
 
  private:
   struct Trials {
+    bool settled = false;
     int done = 0;
     double seconds = 0;  // of the running one
     double processor_seconds = 0;
@@ -43,7 +49,9 @@ class ThreadTable {
     std::vector<double> fastest;  // seconds of a step, by candidate
 
     void begin_next();
+    void wait();
   };
+  bool tries(size_t kind) const { return kind < kMostRows.size() && candidates_.size() > 1 && !trials_[kind].settled; }
 
   int threads_ = 1;
   std::vector<int> candidates_;  // numbers of threads, descending

@@ -71,6 +71,33 @@ TEST(ThreadTable, takes_all_threads_for_some_steps_after_a_disturbance) {
   EXPECT_EQ(table.choose(1), 8);
 }
 
+TEST(ThreadTable, waits_while_something_of_ours_runs_beside_the_steps) {
+  ThreadTable table(8, 0, {});
+  for (int s = 0; s < 100; ++s) {
+    table.disturbed(1);
+    EXPECT_EQ(table.choose(1), 8);
+    EXPECT_EQ(table.choices()[0], 0);
+  }
+  EXPECT_EQ(settle(table, 1, [](int threads) { return 1.0 / threads; }), 8);
+}
+
+TEST(ThreadTable, measures_fewer_threads_than_all_again) {
+  ThreadTable wrong(8, 0, {4, 8, 0});
+  for (int s = 0; s < 1000; ++s) (void)step(wrong, 1, 1.0 / wrong.choose(1));
+  EXPECT_EQ(wrong.choices(), (ThreadTable::Choices{8, 8, 0}));
+  ThreadTable right(8, 0, {4, 8, 0});
+  for (int s = 0; s < 1000; ++s) EXPECT_FALSE(step(right, 1, 1)) << "nothing new to keep";
+  EXPECT_EQ(right.choose(1), 4);
+}
+
+TEST(ThreadTable, takes_all_threads_without_measuring_where_they_were_the_choice) {
+  ThreadTable table(8, 0, {8, 0, 0});
+  for (int s = 0; s < 100; ++s) {
+    EXPECT_EQ(table.choose(1), 8);
+    EXPECT_FALSE(step(table, 1, 1));
+  }
+}
+
 TEST(ThreadTable, gives_long_steps_all_threads) {
   ThreadTable table(8, 0, {2, 2, 2});
   EXPECT_EQ(table.choose(17), 8);
@@ -78,7 +105,9 @@ TEST(ThreadTable, gives_long_steps_all_threads) {
 }
 
 TEST(ThreadTable, goes_by_what_was_measured_before_unless_it_cannot_be) {
-  EXPECT_EQ(ThreadTable(8, 0, {4, 0, 0}).choose(1), 4);
+  ThreadTable known(8, 0, {4, 0, 0});
+  known.disturbed(1);
+  EXPECT_EQ(known.choose(1), 4);
   EXPECT_EQ(ThreadTable(8, 0, {9, -1, 0}).choices(), (ThreadTable::Choices{0, 0, 0}));
 }
 
