@@ -353,7 +353,8 @@ TEST(Server, tells_where_a_device_takes_over_and_how_often_it_erred) {
   Site site({.tokens = bytes("a")});
   site.load();
   EXPECT_FALSE(parsed(site.get("/health").body).contains("device"));
-  site.engine().device = {.device = "NPU", .state = DeviceState::given_up, .why = "something of this machine", .wrong_steps = 2};
+  site.engine().device = {
+      .device = "NPU", .state = DeviceState::given_up, .why = "something of this machine", .wrong_steps = 2};
   const auto device = parsed(site.get("/health").body)["device"];
   EXPECT_EQ(device["state"], "given up");
   EXPECT_EQ(device["wrong_steps"], 2);
