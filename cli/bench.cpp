@@ -1,4 +1,5 @@
 // onw bench: speed beside the roofs of the machine, measured in the same run.
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +19,7 @@
 #include "cli/token_ids.h"
 #include "kernels/isa.h"
 #include "models/registry.h"
+#include "runtime/choose_device.h"
 #include "store/model_folder.h"
 
 namespace onw::cli {
@@ -28,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Report {
   std::string model;
+  DeviceChoice device;
   EngineInfo engine;
   ModelCost cost;
   Roofs roofs;
@@ -98,7 +101,11 @@ Result<double> time_load(const std::filesystem::path& folder, const LoadOptions&
 // Cold, then warm, which stays.
 Result<void> load(const std::filesystem::path& folder, const Args& args, Report& r,
                   std::shared_ptr<Executable>& executable) {
-  const LoadOptions options = load_options(args);
+  LoadOptions options = load_options(args);
+  auto choice = choose_device(options.device);
+  RETURN_IF_ERROR(choice);
+  r.device = std::move(*choice);
+  options.device = r.device.device;
   if (!args.has("--no-load")) {
     drop_from_page_cache(folder / kWeightsFile);
     const auto cold = time_load(folder, options, executable);
@@ -131,7 +138,7 @@ Result<Report> measure(const Args& args) {
   const auto all = cases(args, executable->info().max_context);
   {
     Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
-    Bench bench(*executable, r.cost, *draw);
+    Bench bench(*executable, r.cost, *draw, !r.device.platform.empty());
     for (const auto& what : all) {
       const auto timing = bench.time(what, args.has("--profile"));
       RETURN_IF_ERROR(timing);
@@ -170,6 +177,7 @@ ordered_json to_json(const Report& r) {
                     {"bytes_per_s", t.bytes_per_s},
                     {"ops_per_s", t.ops_per_s},
                     {"share", share(r, t)}});
+    if (t.host_share >= 0) runs.back()["host_share"] = t.host_share;
     if (t.profiled_steps > 0) runs.back()["profile"] = profile_json(t.profile, t.profiled_steps);
   }
   return {{"machine",
@@ -177,6 +185,7 @@ ordered_json to_json(const Report& r) {
             {"isa", active_isa() ? std::string(name(*active_isa())) : ""},
             {"threads", r.roofs.threads},
             {"memory_bytes", total_memory_bytes()}}},
+          {"device", r.device.device},
           {"model",
            {{"name", r.model},
             {"family", r.engine.family},
@@ -203,14 +212,19 @@ std::string to_csv(const Report& r) {
 
 std::string to_text(const Report& r) {
   std::vector<std::vector<std::string>> rows = {{"KIND", "ROWS", "DEPTH", "BATCH", "TOKENS/S", "GB/S", "TOPS", "ROOF"}};
-  for (const auto& t : r.runs)
+  const bool graphs = std::ranges::any_of(r.runs, [](const auto& t) { return t.host_share >= 0; });
+  if (graphs) rows.back().emplace_back("HOST");
+  for (const auto& t : r.runs) {
     rows.push_back({t.what.prompt ? "prompt" : "decode", fmt::format("{}", t.what.rows),
                     fmt::format("{}", t.what.depth), fmt::format("{}", t.what.batch),
                     fmt::format("{:.1f}", t.tokens_per_s), fmt::format("{:.2f}", t.bytes_per_s * 1e-9),
                     fmt::format("{:.3f}", t.ops_per_s * 1e-12), fmt::format("{:.0f} %", 100 * share(r, t))});
-  return fmt::format("{} on {} ({}, {} threads)\n", r.model, cpu_features().model,
-                     active_isa() ? name(*active_isa()) : "", r.roofs.threads) +
-         table(rows) +
+    if (graphs) rows.back().push_back(fmt::format("{:.1f} %", 100 * std::max(t.host_share, 0.0)));
+  }
+  const std::string device = r.device.device == "CPU" ? "" : fmt::format(", device {}", r.device.device);
+  return fmt::format("{} on {} ({}, {} threads{})\n", r.model, cpu_features().model,
+                     active_isa() ? name(*active_isa()) : "", r.roofs.threads, device) +
+         table(rows) + (graphs ? "HOST: the share of the time outside the device's graphs\n" : "") +
          fmt::format("roofs: {:.2f} GB/s read, {:.3f} TOPS of INT8{}\n", r.roofs.read_bytes_per_s * 1e-9,
                      r.roofs.ops_per_s * 1e-12,
                      r.roofs.vector_ops_per_s < r.roofs.ops_per_s

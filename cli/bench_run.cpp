@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "base/memory.h"
 #include "cli/output.h"
+#include "targets/op_observer.h"
 
 namespace onw::cli {
 namespace {
@@ -23,41 +25,79 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-// Seconds of each round of a prompt.
-Result<std::vector<double>> Bench::time_prompt(const BenchCase& what, int rounds) {
-  std::vector<double> seconds;
+namespace {
+
+// Counts the time in graphs while it lives; nothing where `graphs` says that there are none, for a target of many short
+// ops would be slower for it.
+class GraphTime final : public OpObserver {
+ public:
+  GraphTime(Executable& executable, bool graphs) : executable_(graphs ? &executable : nullptr) {
+    if (executable_ != nullptr) executable_->observe(this);
+  }
+  ~GraphTime() override {
+    if (executable_ != nullptr) executable_->observe(nullptr);
+  }
+  GraphTime(const GraphTime&) = delete;
+  GraphTime& operator=(const GraphTime&) = delete;
+
+  void seen(const SeenOp& op) override {
+    if (op.kind == kGraphOp) seconds_ += op.seconds;
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  Executable* executable_;
+  double seconds_ = 0;
+};
+
+double host_share(const std::vector<double>& seconds, double graphs) {
+  const double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  return graphs > 0 && all > 0 ? 1 - graphs / all : -1;
+}
+
+}  // namespace
+
+Result<Bench::Timed> Bench::time_prompt(const BenchCase& what, int rounds) {
+  Timed timed;
+  double graphs = 0;
   for (int round = 0; round < rounds; ++round) {
     auto batch = conversations_.at(what.depth, what.batch, what.depth + what.rows);
     RETURN_IF_ERROR(batch);
+    const GraphTime graph_time(executable_, counts_graphs_);
     const auto start = Clock::now();
     RETURN_IF_ERROR(batch->feed(what.rows));
-    seconds.push_back(since(start));
+    timed.seconds.push_back(since(start));
+    graphs += graph_time.seconds();
   }
-  return seconds;
+  timed.host_share = host_share(timed.seconds, graphs);
+  return timed;
 }
 
-// Seconds of each step.
-Result<std::vector<double>> Bench::time_decode(const BenchCase& what, int64_t steps) {
-  std::vector<double> seconds;
+Result<Bench::Timed> Bench::time_decode(const BenchCase& what, int64_t steps) {
+  Timed timed;
   auto batch = conversations_.at(what.depth, what.batch, what.depth + steps);
   RETURN_IF_ERROR(batch);
+  const GraphTime graph_time(executable_, counts_graphs_);
   for (int64_t i = 0; i < steps; ++i) {
     const auto start = Clock::now();
     RETURN_IF_ERROR(batch->step(1, true));
-    seconds.push_back(since(start));
+    timed.seconds.push_back(since(start));
   }
-  return seconds;
+  timed.host_share = host_share(timed.seconds, graph_time.seconds());
+  return timed;
 }
 
 Result<void> Bench::add_profile(BenchTiming& t) {
   t.profiled_steps = t.what.prompt ? 1 : std::min(kProfiledSteps, t.what.rows);
   RETURN_IF_ERROR(conversations_.at(t.what.depth, 1, t.what.depth + t.what.rows));  // filled before it counts
   Profile profile;
+  const bool counts_graphs = std::exchange(counts_graphs_, false);
   executable_.observe(&profile);
-  const auto seconds = t.what.prompt ? time_prompt(t.what, 1) : time_decode(t.what, t.profiled_steps);
+  const auto timed = t.what.prompt ? time_prompt(t.what, 1) : time_decode(t.what, t.profiled_steps);
   executable_.observe(nullptr);
-  RETURN_IF_ERROR(seconds);
-  t.profile = profile.lines(std::accumulate(seconds->begin(), seconds->end(), 0.0));
+  counts_graphs_ = counts_graphs;
+  RETURN_IF_ERROR(timed);
+  t.profile = profile.lines(std::accumulate(timed->seconds.begin(), timed->seconds.end(), 0.0));
   return {};
 }
 
@@ -103,9 +143,9 @@ Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
     return error(Code::out_of_memory,
                  "{} conversations of {} tokens need {} for keys and values, {} are available: ask for fewer, or less",
                  what.batch, what.depth + what.rows, bytes_text(needed), bytes_text(available));
-  const auto seconds = what.prompt ? time_prompt(what, kPromptRounds) : time_decode(what, what.rows);
-  RETURN_IF_ERROR(seconds);
-  BenchTiming t{.what = what, .seconds = median(*seconds)};
+  const auto timed = what.prompt ? time_prompt(what, kPromptRounds) : time_decode(what, what.rows);
+  RETURN_IF_ERROR(timed);
+  BenchTiming t{.what = what, .seconds = median(timed->seconds), .host_share = timed->host_share};
   count(t);
   if (profile) RETURN_IF_ERROR(add_profile(t));
   return t;

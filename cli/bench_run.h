@@ -32,7 +32,8 @@ struct BenchCase {
 
 struct BenchTiming {
   BenchCase what;
-  double seconds = 0;  // of the whole prompt, or of one decode step: the median
+  double seconds = 0;      // of the whole prompt, or of one decode step: the median
+  double host_share = -1;  // of them, outside the graphs of a device (OpenVINO's); -1: there are none
   double tokens_per_s = 0;
   double bytes_per_s = 0;
   double ops_per_s = 0;
@@ -42,8 +43,13 @@ struct BenchTiming {
 
 class Bench {
  public:
-  Bench(Executable& executable, const ModelCost& cost, const Draw& draw)
-      : executable_(executable), cost_(cost), draw_(draw), conversations_(executable, draw_) {}
+  // `counts_graphs`: of a target that hands graphs to a device.
+  Bench(Executable& executable, const ModelCost& cost, const Draw& draw, bool counts_graphs)
+      : executable_(executable),
+        cost_(cost),
+        draw_(draw),
+        conversations_(executable, draw_),
+        counts_graphs_(counts_graphs) {}
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
@@ -51,8 +57,13 @@ class Bench {
   Result<BenchTiming> time(const BenchCase& what, bool profile);
 
  private:
-  Result<std::vector<double>> time_prompt(const BenchCase& what, int rounds);
-  Result<std::vector<double>> time_decode(const BenchCase& what, int64_t steps);
+  // Seconds of each round, or step; and the share of them all that is not in graphs, -1 where nothing is.
+  struct Timed {
+    std::vector<double> seconds;
+    double host_share = -1;
+  };
+  Result<Timed> time_prompt(const BenchCase& what, int rounds);
+  Result<Timed> time_decode(const BenchCase& what, int64_t steps);
   Result<void> add_profile(BenchTiming& timing);
   void count(BenchTiming& timing) const;
 
@@ -60,6 +71,7 @@ class Bench {
   ModelCost cost_;
   Draw draw_;
   Conversations conversations_;
+  bool counts_graphs_;
 };
 
 }  // namespace onw::cli

@@ -46,8 +46,9 @@ LoadOptions load_options(const Args& args) {
 
 std::string describe(const EngineSetup& engine) {
   const std::string& hardware = engine.model.hardware;
-  return fmt::format("{}{}, context of {} tokens ({})", engine.device, hardware.empty() ? "" : " (" + hardware + ")",
-                     engine.context_tokens, engine.context_reason);
+  const std::string& why = engine.device_reason;
+  return fmt::format("{}{}{}, context of {} tokens ({})", engine.device, hardware.empty() ? "" : " (" + hardware + ")",
+                     why.empty() ? "" : ": " + why, engine.context_tokens, engine.context_reason);
 }
 
 }  // namespace onw::cli

@@ -12,7 +12,8 @@ EngineOptions engine_options(const Args& args);
 LoadOptions load_options(const Args& args);
 std::optional<KvFormat> kv_format(const Args& args);
 
-// What computes and how long a conversation may be: "CPU (amx, 2 threads), context of 8192 tokens (the model's)".
+// What computes and how long a conversation may be: "CPU (amx, 2 threads): this machine shows no NPU,
+// context of 8192 tokens (the model's)".
 std::string describe(const EngineSetup& engine);
 
 }  // namespace onw::cli

@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/token_ids.h"
+#include "runtime/choose_device.h"
 #include "text/text.h"
 
 namespace onw::cli {
@@ -93,13 +94,10 @@ std::string summary_text(const EvalSummary& s, const std::string& against) {
   return text;
 }
 
-nlohmann::ordered_json summary_json(const EvalSummary& s, const Args& args) {
-  nlohmann::ordered_json json = {{"model", args.positional(0)},
-                                 {"device", args.text("--device")},
-                                 {"quantised", args.text("--quantised") == "yes"},
-                                 {"predictions", s.predictions},
-                                 {"mean_nll", s.mean_nll},
-                                 {"perplexity", s.perplexity}};
+nlohmann::ordered_json summary_json(const EvalSummary& s, const std::string& device, const Args& args) {
+  nlohmann::ordered_json json = {
+      {"model", args.positional(0)},  {"device", device},       {"quantised", args.text("--quantised") == "yes"},
+      {"predictions", s.predictions}, {"mean_nll", s.mean_nll}, {"perplexity", s.perplexity}};
   if (s.comparisons == 0) return json;
   auto layers = nlohmann::ordered_json::array();
   for (const auto& layer : s.worst_layers)
@@ -123,6 +121,9 @@ Result<void> run_eval_command(const Args& args) {
   RETURN_IF_ERROR(ids);
   if (ids->empty()) return error(Code::invalid_argument, "there are no ids to evaluate");
   LoadOptions options = load_options(args);
+  const auto choice = choose_device(options.device);
+  RETURN_IF_ERROR(choice);
+  options.device = choice->device;
   options.quantised = args.text("--quantised") == "yes";
   auto executable = load_executable(*folder, options);
   RETURN_IF_ERROR(executable);
@@ -150,7 +151,9 @@ Result<void> run_eval_command(const Args& args) {
   RETURN_IF_ERROR(summary);
   if (file) RETURN_IF_ERROR(file->finish());
   if (args.has("--json"))
-    return print("{}\n", summary_json(*summary, args).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return print(
+        "{}\n",
+        summary_json(*summary, choice->device, args).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   return print("{}", summary_text(*summary, args.text("--against")));
 }
 

@@ -10,8 +10,9 @@ constexpr double kMany = 9e15;  // integers up to here are exact as double
 
 constexpr auto kFlags = std::to_array<Flag>({
     // What runs, and where.
-    {"--device", Kind::choice, "CPU|openvino:CPU|reference", "CPU", "ONW_DEVICE", "chat serve bench eval inspect",
-     "What computes: this machine's CPU, OpenVINO's CPU device, or the slow and obvious reference"},
+    {"--device", Kind::choice, "NPU|GPU|CPU|openvino:CPU|reference", "", "ONW_DEVICE", "chat serve bench eval inspect",
+     "What computes: the NPU or GPU, this machine's CPU, OpenVINO's CPU device, or the slow and obvious reference "
+     "(default: the NPU where one works, else the CPU)"},
     {"--context", Kind::integer, "N", "", "ONW_CONTEXT", "chat serve inspect bench eval",
      "Tokens of context (default: the least of the model's, what memory allows, and 32768)", 1, kMany},
     {"--kv", Kind::choice, "int8|f16|f32", "", "ONW_KV", "chat serve bench eval inspect",
@@ -123,6 +124,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"ONW_CACHE", "Layouts and measured tables; may be deleted (default: $XDG_CACHE_HOME/onw)"},
     {"ONW_ISA", "Forces an instruction set: generic, avx2, avxvnni, avx512vnni, amx"},
     {"ONW_OPENVINO_DIR", "The folder with OpenVINO's libraries (default: the wheel of a Python, an installed package)"},
+    {"ONW_NPU_STAND_IN",
+     "CPU: for tests, the NPU's path in OpenVINO with its CPU device in the NPU's place (--device NPU)"},
     {"HF_ENDPOINT", "Where models are pulled from (default: https://huggingface.co)"},
     {"HF_TOKEN", "Token for models that ask for a licence or are private"},
     {"HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "Proxies for downloads"},

@@ -59,7 +59,7 @@ TEST(Flags, refuse_values_out_of_range_and_name_where_they_came_from) {
               HasSubstr("--port: '70000' is not a whole number from 0 to"));
   EXPECT_THAT(complaint(kServe, {"m", "--port", "80x"}), HasSubstr("'80x'"));
   EXPECT_THAT(complaint(kServe, {"m", "--device", "gpu9"}),
-              HasSubstr("'gpu9' is not one of CPU, openvino:CPU, reference"));
+              HasSubstr("'gpu9' is not one of NPU, GPU, CPU, openvino:CPU, reference"));
   EXPECT_THAT(complaint(kChat, {"m", "--temperature", "2.5"}), HasSubstr("'2.5' is not a number from 0 to 2"));
   EXPECT_THAT(complaint(kChat, {"m", "--top-p", "0"}), HasSubstr("'0' is not a number above 0, at most 1"));
   const Variable port("ONW_PORT", "many");

@@ -183,6 +183,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
   auto context = choose_context(*executable, options.context_tokens, memory);
   RETURN_IF_ERROR(context);
   EngineSetup info = {.device = options.device,
+                      .device_reason = options.device_reason,
                       .context_tokens = context->tokens,
                       .context_reason = context->reason,
                       .memory_bytes = memory,

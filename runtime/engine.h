@@ -16,7 +16,8 @@
 namespace onw {
 
 struct EngineOptions {
-  std::string device = "CPU";        // reference | CPU
+  std::string device = "CPU";        // NPU | GPU | CPU | openvino:CPU | reference; empty: the NPU where one works
+  std::string device_reason = {};    // why this one, for people; Engine::load says it itself
   int64_t context_tokens = 0;        // 0: the least of the model's, what memory allows, and 32768
   std::optional<KvFormat> kv;        // none: the model's default
   int threads = 0;                   // 0: one per physical core, within the quota of the process
@@ -37,6 +38,7 @@ struct EngineOptions {
 // What an engine settled on when it started.
 struct EngineSetup {
   std::string device;
+  std::string device_reason;  // why this one, where nobody asked for it: "this machine shows no NPU"
   int64_t context_tokens = 0;
   std::string context_reason;      // why so many, for people: "the model's", "what memory allows", ...
   int64_t memory_bytes = 0;        // the budget of everything

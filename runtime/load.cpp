@@ -1,21 +1,27 @@
 #include "runtime/load.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/paths.h"
 #include "base/topology.h"
+#include "graph/ops.h"
 #include "kernels/isa.h"
 #include "models/registry.h"
 #include "passes/bind_formats.h"
+#include "passes/cut.h"
 #include "passes/quantise.h"
+#include "runtime/choose_device.h"
 #include "runtime/engine.h"
 #include "runtime/measured_threads.h"
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
-#include "targets/openvino/find.h"
 #include "targets/openvino/openvino.h"
+#include "targets/openvino/platforms.h"
+#include "targets/openvino/stand_in.h"
 #include "targets/reference/reference.h"
 #include "targets/relaid_weights.h"
 
@@ -29,8 +35,8 @@ struct Machinery {
 
 struct Device {
   std::string_view name;
-  Result<std::unique_ptr<Executable>> (*make)(OpenedModel model, const Machinery& machinery,
-                                              const LoadOptions& options);
+  Result<std::unique_ptr<Executable>> (*make)(OpenedModel model, const Machinery& machinery, const LoadOptions& options,
+                                              const DeviceChoice& choice);
 };
 
 KvFormat kv_format(const OpenedModel& model, const LoadOptions& options) {
@@ -38,7 +44,7 @@ KvFormat kv_format(const OpenedModel& model, const LoadOptions& options) {
 }
 
 Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, const Machinery& machinery,
-                                                          const LoadOptions& options) {
+                                                          const LoadOptions& options, const DeviceChoice&) {
   Program program = options.quantised ? quantise_activations(model.program, name(kv_format(model, options)))
                                       : set_kv_format(model.program, name(options.kv.value_or(KvFormat::f32)));
   const auto find = [folder = model.folder](std::string_view name) { return folder->weight(name); };
@@ -50,7 +56,7 @@ Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, con
 }
 
 Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Machinery& machinery,
-                                                    const LoadOptions& options) {
+                                                    const LoadOptions& options, const DeviceChoice&) {
   if (!options.quantised)
     return error(Code::unsupported,
                  "the CPU device computes with quantised activations: take --device reference or openvino:CPU");
@@ -70,40 +76,65 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
                    .on_thread_choices = [measured](const auto& choices) { measured.write(choices); }});
 }
 
-// K and V in F16 unless asked otherwise: this device is there to be compared with.
+// What the planner asks of a model.
+Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& weights) {
+  const auto cut = cut_at_host_steps(*program.function("body"));
+  RETURN_IF_ERROR(cut);
+  openvino::ModelShape shape{.segments = static_cast<int>(cut->segments.size()),
+                             .memory_bytes = available_memory_bytes()};
+  for (const auto& between : cut->host)
+    shape.attentions +=
+        static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
+  for (const WeightDecl& w : program.weights)
+    if (const auto view = weights.find(w.name))
+      shape.weight_bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
+  return shape;
+}
+
+// Which graphs there are, and where they run.
+Result<void> plan_graphs(OpenVinoOptions& o, const openvino::Platform& platform, const openvino::ModelShape& shape,
+                         const DeviceChoice& choice) {
+  const auto plan = plan_resident(platform, shape);
+  RETURN_IF_ERROR(plan);
+  o.platform = platform.name;
+  o.openvino_device = platform.openvino;
+  if (platform.dynamic_rows) return {};
+  o.block_rows = plan->block_rows;
+  o.resident_graphs = plan->resident_graphs;
+  o.attention_requests = plan->attention_requests;
+  o.properties = choice.stand_in ? openvino::stand_in_properties() : properties_of(platform);
+  return choice.stand_in ? openvino::prepare_stand_in(*o.runtime, o.exact) : Result<void>();
+}
+
 Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, const Machinery& machinery,
-                                                         const LoadOptions& options) {
-  const auto library = openvino::find_library(openvino::search_places());
-  RETURN_IF_ERROR(library);
-  auto runtime = openvino::Runtime::load(*library);
+                                                         const LoadOptions& options, const DeviceChoice& choice) {
+  const openvino::Platform* platform = openvino::find_platform(choice.platform);
+  CHECK(platform != nullptr);
+  auto runtime = openvino::Runtime::load(choice.library);
   RETURN_IF_ERROR(runtime);
   auto weights = row_weights(model, options.observer);
   RETURN_IF_ERROR(weights);
-  return make_openvino(model.program, std::move(*weights),
-                       {.runtime = std::move(*runtime),
-                        .kv = options.kv.value_or(KvFormat::f16),
-                        .exact = !options.quantised,
-                        .isa = machinery.isa,
-                        .threads = machinery.threads.threads,
-                        .cpus = machinery.threads.cpus,
-                        .max_step_rows = options.max_step_rows,
-                        .max_context = options.max_context});
+  OpenVinoOptions o{.runtime = std::move(*runtime),
+                    .kv = options.kv.value_or(platform->kv.value_or(kv_format(model, options))),
+                    .exact = !options.quantised,
+                    .isa = machinery.isa,
+                    .threads = machinery.threads.threads,
+                    .cpus = machinery.threads.cpus,
+                    .max_step_rows = options.max_step_rows,
+                    .max_context = options.max_context};
+  const auto shape = shape_of(model.program, *weights);
+  RETURN_IF_ERROR(shape);
+  RETURN_IF_ERROR(plan_graphs(o, *platform, *shape, choice));
+  return make_openvino(model.program, std::move(*weights), o);
 }
 
 constexpr Device kDevices[] = {
     {"CPU", make_cpu_device},
+    {"NPU", make_openvino_device},
+    {"GPU", make_openvino_device},
     {"openvino:CPU", make_openvino_device},
     {"reference", make_reference_device},
 };
-
-Result<const Device*> find_device(std::string_view name) {
-  std::string known;
-  for (const Device& device : kDevices) {
-    if (device.name == name) return &device;
-    known += (known.empty() ? "" : ", ") + std::string(device.name);
-  }
-  return error(Code::unsupported, "device '{}' is not one of those that this build runs on: {}", name, known);
-}
 
 // config.json, engine.json and weights say the same: kernels read as far as the Program says, whatever is there.
 Result<void> check_consistency(const Program& p, const ModelFolder& folder) {
@@ -156,8 +187,10 @@ Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& obse
 
 Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
                                                     const LoadOptions& options) {
-  const auto device = find_device(options.device);
-  RETURN_IF_ERROR(device);
+  const auto choice = choose_device(options.device);
+  RETURN_IF_ERROR(choice);
+  const auto device = std::ranges::find(kDevices, choice->device, &Device::name);
+  CHECK(device != std::end(kDevices));
   const auto isa = active_isa();
   RETURN_IF_ERROR(isa);
   auto model = open_model(model_folder);
@@ -166,15 +199,33 @@ Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path&
     return error(Code::invalid_argument, "context {} is not possible: the model takes 1 to {} tokens",
                  options.max_context, model->program.max_context);
   const Machinery machinery = {.isa = *isa, .threads = plan_threads(read_machine(), options.threads)};
-  return (*device)->make(std::move(*model), machinery, options);
+  return device->make(std::move(*model), machinery, options, *choice);
 }
 
-Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_folder, const EngineOptions& options) {
+namespace {
+
+Result<std::unique_ptr<Engine>> load_on(const std::filesystem::path& model_folder, const EngineOptions& options) {
   auto executable = load_executable(
       model_folder,
       {.device = options.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
   RETURN_IF_ERROR(executable);
-  return create(std::move(*executable), options);
+  return Engine::create(std::move(*executable), options);
+}
+
+}  // namespace
+
+// Whoever did not ask for the NPU gets an answer from the CPU where the NPU cannot give one.
+Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_folder, const EngineOptions& options) {
+  const auto choice = choose_device(options.device);
+  RETURN_IF_ERROR(choice);
+  EngineOptions chosen = options;
+  chosen.device = choice->device;
+  chosen.device_reason = choice->reason;
+  auto engine = load_on(model_folder, chosen);
+  if (engine || !options.device.empty() || chosen.device == "CPU") return engine;
+  chosen.device = "CPU";
+  chosen.device_reason = fmt::format("the NPU does not take this model: {}", engine.error().message);
+  return load_on(model_folder, chosen);
 }
 
 }  // namespace onw

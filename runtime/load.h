@@ -22,14 +22,14 @@ namespace onw {
 using LoadObserver = std::function<bool(int64_t done, int64_t total)>;
 
 struct LoadOptions {
-  std::string device = "CPU";  // reference | CPU | openvino:CPU
+  std::string device = "CPU";  // NPU | GPU | CPU | openvino:CPU | reference; empty: as runtime/choose_device.h says
   std::optional<KvFormat> kv;  // none: the family's default (models/registry.h)
   int threads = 0;             // 0: one per physical core, within the quota of the process
   int64_t max_context = 0;     // tokens, at most the model's; 0: the model's
   int max_step_rows = 512;
   LoadObserver observer = {};
-  // The reference: with the integer arithmetic that the CPU computes, or in plain FP32. openvino:CPU: with activations
-  // quantised by groups, or in FP32.
+  // The reference: with the integer arithmetic that the CPU computes, or in plain FP32. OpenVINO's devices: with
+  // activations quantised by groups, or in FP32.
   bool quantised = true;
 };
 

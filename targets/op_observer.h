@@ -6,6 +6,9 @@
 
 namespace onw {
 
+// The kind of an op that a device computes as a graph of its own, while the host waits.
+inline constexpr std::string_view kGraphOp = "graph";
+
 struct SeenOp {
   std::string_view label;  // "L07/q_proj"
   std::string_view kind;   // the op's name: "linear"

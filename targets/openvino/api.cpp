@@ -47,7 +47,11 @@ const char* take_all(const SharedLibrary& l, Functions& f) {
   need("ov_infer_request_get_profiling_info", f.profile);
   need("ov_profiling_info_list_free", f.profile_free);
   need("ov_tensor_create_from_host_ptr", f.tensor_from_memory);
+  need("ov_tensor_data", f.tensor_data);
   need("ov_tensor_free", f.tensor_free);
+  take(l, "ov_core_get_default_context", f.default_context);
+  take(l, "ov_remote_context_create_host_tensor", f.create_host_tensor);
+  take(l, "ov_remote_context_free", f.context_free);
   return missing;
 }
 

@@ -19,6 +19,7 @@ struct ov_compiled_model;
 struct ov_infer_request;
 struct ov_tensor;
 struct ov_port;
+struct ov_remote_context;
 
 struct ov_version {
   const char* build;
@@ -82,7 +83,13 @@ struct Functions {
   void (*profile_free)(ov_profile_list* list);
 
   Status (*tensor_from_memory)(int type, ov_shape shape, void* memory, ov_tensor** tensor);
+  Status (*tensor_data)(const ov_tensor* tensor, void** memory);
   void (*tensor_free)(ov_tensor* tensor);
+
+  // Null in a library without them: then memory is our own.
+  Status (*default_context)(const ov_core* core, const char* device, ov_remote_context** context);
+  Status (*create_host_tensor)(const ov_remote_context* context, int type, ov_shape shape, ov_tensor** tensor);
+  void (*context_free)(ov_remote_context* context);
 };
 
 // Loads the library and finds every function. Errors: not_found, unsupported; both say what to do.

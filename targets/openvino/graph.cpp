@@ -6,19 +6,27 @@ Result<Graph> Graph::compile(std::shared_ptr<const Runtime> runtime, const Ir& i
                              int64_t fixed_rows, const std::string& device, const Properties& properties) {
   auto compiled = runtime->compile(ir.xml, constants, device, properties);
   RETURN_IF_ERROR(compiled);
-  auto request = compiled->request();
-  RETURN_IF_ERROR(request);
   Graph g;
   g.runtime_ = std::move(runtime);
   g.compiled_ = std::move(*compiled);
-  g.request_ = std::move(*request);
   g.ports_ = ir.inputs;
   g.ports_.insert(g.ports_.end(), ir.outputs.begin(), ir.outputs.end());
   g.fixed_rows_ = fixed_rows;
   return g;
 }
 
+void Graph::make_requests_as_needed() {
+  keeps_request_ = false;
+  request_.reset();
+  bound_rows_ = 0;
+}
+
 Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* arena) {
+  if (!request_) {
+    auto request = compiled_.request();
+    RETURN_IF_ERROR(request);
+    request_ = std::move(*request);
+  }
   for (const IrPort& port : ports_) {
     const auto slot = buffers.slots.find(port.name);
     CHECK(slot != buffers.slots.end());
@@ -26,7 +34,7 @@ Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* are
     shape[0] = rows;
     const auto tensor = runtime_->tensor(DType::f32, shape, arena + slot->second.offset);
     RETURN_IF_ERROR(tensor);
-    RETURN_IF_ERROR(request_.set(port.name, *tensor));
+    RETURN_IF_ERROR(request_->set(port.name, *tensor));
   }
   bound_rows_ = rows;
   return {};
@@ -36,7 +44,9 @@ Result<void> Graph::run(int64_t rows, const BufferPlan& buffers, std::byte* aren
   const int64_t all = fixed_rows_ == kRows ? rows : fixed_rows_;
   CHECK(rows <= all);
   if (bound_rows_ != all) RETURN_IF_ERROR(bind(all, buffers, arena));
-  return request_.run();
+  auto ran = request_->run();
+  if (!keeps_request_) make_requests_as_needed();
+  return ran;
 }
 
 }  // namespace onw::openvino

@@ -1,6 +1,8 @@
 // One compiled graph with its request, bound to places in the arena.
 #pragma once
 
+#include <optional>
+
 #include "targets/openvino/buffers.h"
 #include "targets/openvino/lower.h"
 #include "targets/openvino/runtime.h"
@@ -16,12 +18,18 @@ class Graph {
   // Runs it over `rows` rows of the values at their slots. Errors: internal, with the library's message.
   Result<void> run(int64_t rows, const BufferPlan& buffers, std::byte* arena);
 
+  // Binds a static graph to its places once for all, so that a run sets nothing.
+  Result<void> wire(const BufferPlan& buffers, std::byte* arena) { return bind(fixed_rows_, buffers, arena); }
+  // From now on a request for each run: a driver allows a process so many. It costs what making one costs.
+  void make_requests_as_needed();
+
  private:
   Result<void> bind(int64_t rows, const BufferPlan& buffers, std::byte* arena);
 
   std::shared_ptr<const Runtime> runtime_;
   CompiledModel compiled_;
-  Request request_;
+  std::optional<Request> request_;
+  bool keeps_request_ = true;
   std::vector<IrPort> ports_;
   int64_t fixed_rows_ = kRows;
   int64_t bound_rows_ = 0;  // 0: not bound yet

@@ -1,8 +1,10 @@
 #include "targets/openvino/kv_chunks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
+#include "base/checked.h"
 #include "base/half.h"
 #include "kernels/scalar.h"
 #include "targets/canonical_state.h"
@@ -15,7 +17,8 @@ constexpr int64_t kLargest = 16;  // times base
 // x in the cache's format; returns the scale (INT8 alone has one).
 uint16_t store(KvFormat format, std::span<const float> x, std::byte* to, int64_t stride) {
   if (format == KvFormat::int8) {
-    std::vector<int8_t> codes(x.size());
+    thread_local std::vector<int8_t> codes;
+    codes.resize(x.size());
     const uint16_t scale = scalar::quantise_kv(x, codes.data());
     for (size_t i = 0; i < codes.size(); ++i) std::memcpy(to + static_cast<int64_t>(i) * stride, &codes[i], 1);
     return scale;
@@ -30,6 +33,11 @@ uint16_t store(KvFormat format, std::span<const float> x, std::byte* to, int64_t
     std::memcpy(at, &half, 2);
   }
   return 0;
+}
+
+std::atomic<uint64_t>& made_chunks() {
+  static std::atomic<uint64_t> made = 0;
+  return made;
 }
 
 }  // namespace
@@ -56,12 +64,42 @@ int64_t chunk_bytes(const StateDecl& s, KvFormat format, int64_t length) {
   return s.heads * length * ((s.head_dim + s.value_dim) * element_bytes(format) + (format == KvFormat::int8 ? 4 : 0));
 }
 
-KvChunk::KvChunk(const StateDecl& s, KvFormat format, int64_t length)
-    : k(static_cast<size_t>(s.heads * length * s.head_dim * element_bytes(format))),
-      v(static_cast<size_t>(s.heads * length * s.value_dim * element_bytes(format))) {
-  if (format != KvFormat::int8) return;
-  k_scale.resize(static_cast<size_t>(s.heads * length));
-  v_scale.resize(static_cast<size_t>(s.heads * length));
+Result<std::shared_ptr<KvChunk>> KvChunk::create(const StateDecl& s, KvFormat format, int64_t length,
+                                                 const HostMemory& memory) {
+  constexpr int64_t kAlignment = 64;
+  const auto chunk = std::make_shared<KvChunk>();
+  const auto part = [&](int64_t bytes) {
+    const int64_t at = chunk->bytes_;
+    chunk->bytes_ = round_up(at + bytes, kAlignment);
+    return at;
+  };
+  part(s.heads * length * s.head_dim * element_bytes(format));
+  chunk->v_at_ = part(s.heads * length * s.value_dim * element_bytes(format));
+  if (format == KvFormat::int8) {
+    chunk->k_scale_at_ = part(2 * s.heads * length);
+    chunk->v_scale_at_ = part(2 * s.heads * length);
+  }
+  auto bytes = memory.allocate(chunk->bytes_);
+  RETURN_IF_ERROR(bytes);
+  chunk->memory_ = std::move(*bytes);
+  chunk->id_ = ++made_chunks();
+  return chunk;
+}
+
+Result<std::shared_ptr<KvChunk>> KvChunk::copy(const HostMemory& memory) const {
+  const auto chunk = std::make_shared<KvChunk>(*this);
+  auto bytes = memory.allocate(bytes_);
+  RETURN_IF_ERROR(bytes);
+  chunk->memory_ = std::move(*bytes);
+  std::memcpy(chunk->memory_.get(), memory_.get(), static_cast<size_t>(bytes_));
+  chunk->id_ = ++made_chunks();
+  return chunk;
+}
+
+ChunkForm::Cell ChunkForm::cell(const StateDecl& state, int64_t position) const {
+  if (const int64_t length = ring(state); length > 0) return {{0, 0, length}, position % length};
+  const ChunkPlace place = chunk_of(position, base);
+  return {place, position - place.begin};
 }
 
 class ChunkCheckpoint final : public Checkpoint {
@@ -85,36 +123,48 @@ Result<void> ChunkSequence::reserve(int64_t tokens) {
   return {};
 }
 
+Result<void> ChunkSequence::make_room(size_t state, int64_t index, int64_t length) {
+  auto& chunks = states_[state].chunks;
+  const bool there = index < static_cast<int64_t>(chunks.size());
+  if (there && chunks[static_cast<size_t>(index)].use_count() == 1) return {};
+  auto chunk = there ? chunks[static_cast<size_t>(index)]->copy(form_->memory)
+                     : KvChunk::create(form_->states[state], form_->kv, length, form_->memory);
+  RETURN_IF_ERROR(chunk);
+  if (there)
+    chunks[static_cast<size_t>(index)] = std::move(*chunk);
+  else
+    chunks.push_back(std::move(*chunk));
+  return {};
+}
+
 Result<void> ChunkSequence::prepare(int64_t rows) {
   last_step_rows_ = 0;
   if (rows == 0) return {};
-  const int64_t first = chunk_of(length_, form_->base).index, last = chunk_of(length_ + rows - 1, form_->base).index;
   for (size_t s = 0; s < states_.size(); ++s) {
-    auto& chunks = states_[s].chunks;
-    for (int64_t i = first; i <= last; ++i) {
-      const int64_t length = chunk_at(i, form_->base).length;
-      if (static_cast<int64_t>(chunks.size()) <= i)
-        chunks.push_back(std::make_shared<KvChunk>(form_->states[s], form_->kv, length));
-      else if (chunks[static_cast<size_t>(i)].use_count() > 1)
-        chunks[static_cast<size_t>(i)] = std::make_shared<KvChunk>(*chunks[static_cast<size_t>(i)]);
-    }
+    const ChunkPlace first = form_->cell(form_->states[s], length_).chunk;
+    const ChunkPlace last = form_->cell(form_->states[s], length_ + rows - 1).chunk;
+    RETURN_IF_ERROR(make_room(s, first.index, first.length));
+    for (int64_t i = first.index + 1; i <= last.index; ++i)
+      RETURN_IF_ERROR(make_room(s, i, chunk_at(i, form_->base).length));
   }
   return {};
 }
 
 void ChunkSequence::write(size_t state, int64_t position, const float* k, const float* v) {
   const StateDecl& s = form_->states[state];
-  const ChunkPlace place = chunk_of(position, form_->base);
-  KvChunk& c = chunk(state, place.index);
-  const int64_t at = position - place.begin, bytes = element_bytes(form_->kv);
+  const auto [place, at] = form_->cell(s, position);
+  const KvChunk& c = chunk(state, place.index);
+  const int64_t bytes = element_bytes(form_->kv);
   for (int64_t h = 0; h < s.heads; ++h) {
-    const auto row = static_cast<size_t>(h * place.length + at);
+    const int64_t row = h * place.length + at;
     const uint16_t ks = store(form_->kv, {k + h * s.head_dim, static_cast<size_t>(s.head_dim)},
-                              c.k.data() + static_cast<int64_t>(row) * s.head_dim * bytes, bytes);
+                              c.k() + row * s.head_dim * bytes, bytes);
     const uint16_t vs = store(form_->kv, {v + h * s.value_dim, static_cast<size_t>(s.value_dim)},
-                              c.v.data() + (h * s.value_dim * place.length + at) * bytes, place.length * bytes);
-    if (form_->kv == KvFormat::int8) c.k_scale[row] = ks, c.v_scale[row] = vs;
+                              c.v() + (h * s.value_dim * place.length + at) * bytes, place.length * bytes);
+    if (form_->kv == KvFormat::int8) c.k_scale()[row] = ks, c.v_scale()[row] = vs;
   }
+  if (const int64_t ring = form_->ring(s); ring > 0)
+    states_[state].first_kept = std::max(states_[state].first_kept, position + 1 - ring);
 }
 
 void ChunkSequence::extend(int64_t rows) {
@@ -125,9 +175,11 @@ void ChunkSequence::extend(int64_t rows) {
 void ChunkSequence::cut(int64_t n) {
   length_ = n;
   last_step_rows_ = 0;
-  const int64_t kept = n == 0 ? 0 : chunk_of(n - 1, form_->base).index + 1;
-  for (State& s : states_)
-    if (static_cast<int64_t>(s.chunks.size()) > kept) s.chunks.resize(static_cast<size_t>(kept));
+  for (size_t s = 0; s < states_.size(); ++s) {
+    const int64_t kept = n == 0 ? 0 : form_->cell(form_->states[s], n - 1).chunk.index + 1;
+    auto& chunks = states_[s].chunks;
+    if (static_cast<int64_t>(chunks.size()) > kept) chunks.resize(static_cast<size_t>(kept));
+  }
 }
 
 bool ChunkSequence::restorable(int64_t n) const {
@@ -156,7 +208,7 @@ Result<CheckpointPtr> ChunkSequence::checkpoint() {
   int64_t bytes = 0;
   if (length_ > 0)
     for (const StateDecl& s : form_->states)
-      bytes += chunk_bytes(s, form_->kv, chunk_of(length_ - 1, form_->base).length);
+      bytes += chunk_bytes(s, form_->kv, form_->cell(s, length_ - 1).chunk.length);
   return std::make_shared<ChunkCheckpoint>(states_, length_, bytes);
 }
 
@@ -191,17 +243,16 @@ Result<void> ChunkSequence::export_to(StateSink& sink) const {
           v(count * static_cast<size_t>(s.value_dim * bytes));
       std::vector<uint16_t> k_scale(count), v_scale(count);
       for (int64_t p = first; p < length_; ++p) {
-        const ChunkPlace place = chunk_of(p, form_->base);
-        const KvChunk& c = *states_[i].chunks[static_cast<size_t>(place.index)];
-        const int64_t row = h * place.length + p - place.begin;
-        std::copy_n(c.k.data() + row * s.head_dim * bytes, s.head_dim * bytes,
-                    k.data() + (p - first) * s.head_dim * bytes);
+        const auto [place, at] = form_->cell(s, p);
+        const KvChunk& c = chunk(i, place.index);
+        const int64_t row = h * place.length + at;
+        std::copy_n(c.k() + row * s.head_dim * bytes, s.head_dim * bytes, k.data() + (p - first) * s.head_dim * bytes);
         for (int64_t e = 0; e < s.value_dim; ++e)
-          std::copy_n(c.v.data() + ((h * s.value_dim + e) * place.length + p - place.begin) * bytes, bytes,
+          std::copy_n(c.v() + ((h * s.value_dim + e) * place.length + at) * bytes, bytes,
                       v.data() + ((p - first) * s.value_dim + e) * bytes);
         if (form_->kv != KvFormat::int8) continue;
-        k_scale[static_cast<size_t>(p - first)] = c.k_scale[static_cast<size_t>(row)];
-        v_scale[static_cast<size_t>(p - first)] = c.v_scale[static_cast<size_t>(row)];
+        k_scale[static_cast<size_t>(p - first)] = c.k_scale()[row];
+        v_scale[static_cast<size_t>(p - first)] = c.v_scale()[row];
       }
       RETURN_IF_ERROR(sink.put(state_blob_name(s, "k", h), k));
       RETURN_IF_ERROR(sink.put(state_blob_name(s, "v", h), v));

@@ -1,6 +1,7 @@
 // K and V as the attention graphs read them: chunks of fixed lengths, the first two of `base` positions (1K), then 2,
-// 4, 8 and 16 times as many, and of 16 from there on, so that a longer context compiles nothing again. Chunks are
-// counted by reference and copied when a shared one is written.
+// 4, 8 and 16 times as many, and of 16 from there on, so that a longer context compiles nothing again. A window is one
+// ring of window + largest step positions, so that a step that is given up has overwritten nothing that is still seen.
+// Chunks are counted by reference and copied when a shared one is written.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 #include "graph/program.h"
 #include "targets/executable.h"
+#include "targets/openvino/host_memory.h"
 
 namespace onw::openvino {
 
@@ -24,12 +26,26 @@ ChunkPlace chunk_of(int64_t position, int64_t base);
 // Where chunk `index` lies.
 ChunkPlace chunk_at(int64_t index, int64_t base);
 
-// One chunk of one state. K [heads, length, head_dim], V [heads, value_dim, length], scales F16 [heads, length] (INT8).
-struct KvChunk {
-  KvChunk(const StateDecl& state, KvFormat format, int64_t length);
+// One chunk of one state, or its ring. K [heads, length, head_dim], V [heads, value_dim, length], scales F16 [heads,
+// length] (INT8).
+class KvChunk {
+ public:
+  // Zeros at first: what is masked is multiplied by 0, and must be finite. Errors: out_of_memory.
+  static Result<std::shared_ptr<KvChunk>> create(const StateDecl& state, KvFormat format, int64_t length,
+                                                 const HostMemory& memory);
+  Result<std::shared_ptr<KvChunk>> copy(const HostMemory& memory) const;
 
-  std::vector<std::byte> k, v;  // zeros at first: what is masked is multiplied by 0, and must be finite
-  std::vector<uint16_t> k_scale, v_scale;
+  std::byte* k() const { return memory_.get(); }
+  std::byte* v() const { return memory_.get() + v_at_; }
+  uint16_t* k_scale() const { return reinterpret_cast<uint16_t*>(memory_.get() + k_scale_at_); }
+  uint16_t* v_scale() const { return reinterpret_cast<uint16_t*>(memory_.get() + v_scale_at_); }
+  // Of this memory alone, whatever lies at its address later.
+  uint64_t id() const { return id_; }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  int64_t v_at_ = 0, k_scale_at_ = 0, v_scale_at_ = 0, bytes_ = 0;
+  uint64_t id_ = 0;
 };
 
 int64_t element_bytes(KvFormat format);
@@ -41,6 +57,17 @@ struct ChunkForm {
   KvFormat kv = KvFormat::f16;
   int64_t max_context = 0;
   int64_t base = 1024;
+  int64_t max_step_rows = 64;  // the part of a ring beside its window
+  HostMemory memory = {};
+
+  // Positions of the ring of a window; 0 for a state that keeps all.
+  int64_t ring(const StateDecl& state) const { return state.window > 0 ? state.window + max_step_rows : 0; }
+  // Where a position of the state lies: in a ring at begin = 0.
+  struct Cell {
+    ChunkPlace chunk;
+    int64_t at = 0;  // within it
+  };
+  Cell cell(const StateDecl& state, int64_t position) const;
 };
 
 class ChunkSequence final : public Sequence {
@@ -61,15 +88,16 @@ class ChunkSequence final : public Sequence {
   Result<void> prepare(int64_t rows);
   void write(size_t state, int64_t position, const float* k, const float* v);
   void extend(int64_t rows);
-  KvChunk& chunk(size_t state, int64_t index) { return *states_[state].chunks[static_cast<size_t>(index)]; }
+  KvChunk& chunk(size_t state, int64_t index) const { return *states_[state].chunks[static_cast<size_t>(index)]; }
 
  private:
   using ChunkPtr = std::shared_ptr<KvChunk>;
   struct State {
     std::vector<ChunkPtr> chunks;
-    int64_t first_kept = 0;  // an imported window has no positions before it
+    int64_t first_kept = 0;  // a ring, or an imported window, has no positions before it
   };
   friend class ChunkCheckpoint;
+  Result<void> make_room(size_t state, int64_t index, int64_t length);
   void cut(int64_t n);
   bool restorable(int64_t n) const;
 

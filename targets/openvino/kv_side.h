@@ -9,6 +9,7 @@
 #include "targets/cpu/plan.h"
 #include "targets/executable.h"
 #include "targets/openvino/buffers.h"
+#include "targets/openvino/host_memory.h"
 #include "targets/openvino/runtime.h"
 #include "targets/weights.h"
 
@@ -23,11 +24,12 @@ class KvSide {
   virtual Result<void> prepare(Sequence& sequence, int64_t rows) = 0;
   virtual void extend(Sequence& sequence, int64_t rows) = 0;
 
-  // Whether the rows of several sequences can be attended to at once.
-  virtual bool mixes_sequences() const = 0;
-  // The rows that are about to run, before their first segment; then what the host does behind each segment.
-  virtual Result<void> begin(const Step& step, std::span<const Row> rows, int64_t block_rows) = 0;
+  // The rows that are about to run, of any sequences, before their first segment; then what the host does behind each
+  // segment.
+  virtual Result<void> begin(const Step& step, std::span<const Row> rows) = 0;
   virtual Result<void> run(size_t segment, std::byte* arena) = 0;
+  // Seconds inside the device since the start: no work of the host's.
+  virtual double device_seconds() const { return 0; }
 
   virtual int64_t state_bytes(int64_t tokens) const = 0;
   virtual int64_t work_bytes() const { return 0; }
@@ -50,13 +52,17 @@ Result<std::unique_ptr<KvSide>> make_page_side(const Program& program, const Cut
                                                const BufferPlan& buffers, const WeightSet& weights,
                                                const KvSideOptions& options);
 
-// `blocks`: the numbers of rows of static graphs. Attention graphs are compiled when a chunk of their length is first
-// used, and kept.
+// Attention graphs for `block_rows`, over each length of chunk that the context has, are compiled here and kept: a
+// step compiles nothing, and a longer context only lengths that a shorter one did not have.
 struct ChunkSideOptions {
   std::shared_ptr<const Runtime> runtime;
   std::string device;  // OpenVINO's name
   Properties properties;
-  int64_t base = 1024;  // positions of the first chunk
+  std::string_view formats = "openvino:CPU";  // the device's column of the table of formats
+  std::vector<int64_t> block_rows;            // ascending
+  int64_t base = 1024;                        // positions of the first chunk
+  int most_requests = 64;
+  HostMemory memory = {};
 };
 Result<std::unique_ptr<KvSide>> make_chunk_side(const Program& program, const CutFunction& cut,
                                                 const BufferPlan& buffers, const WeightSet& weights,

@@ -1,25 +1,37 @@
 #include "targets/openvino/openvino.h"
 
-#include <algorithm>
-#include <cmath>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "base/page_cache.h"
 #include "graph/verifier.h"
 #include "kernels/rope_row.h"
 #include "quant/unpack.h"
 #include "targets/check_step.h"
-#include "targets/cpu/aligned_bytes.h"
+#include "targets/op_observer.h"
 #include "targets/openvino/compile.h"
 #include "targets/openvino/kv_side.h"
+#include "targets/openvino/memory_model.h"
+#include "targets/openvino/platforms.h"
 
 namespace onw {
 namespace {
 
 using namespace openvino;
 
-constexpr std::string_view kDevice = "openvino:CPU";
-
 // Rows that the head takes at once: more would only widen its buffers.
 constexpr int64_t kHeadRows = 32;
+
+// Rows that graphs of any number of rows take at once: each graph keeps room for the values of the most that it ever
+// had (SmolLM2-135M: 1.1 MB a row for all its graphs, so 570 MB at 512 rows).
+constexpr int64_t kDynamicRows = 128;
+
+// Steps after which the device has packed every weight: it does so when a graph of any number of rows first runs.
+constexpr int kPackingSteps = 3;
 
 // What all weights of the program take, as they lie.
 int64_t weight_bytes(const Program& program, const WeightSet& weights) {
@@ -33,17 +45,29 @@ int64_t weight_bytes(const Program& program, const WeightSet& weights) {
 // The head as a cut function of its own, so that its buffers are planned like the body's.
 CutFunction head_alone(const Program& program) { return {.segments = {*program.function("head")}, .host = {}}; }
 
+// What computes, for people: "OpenVINO 2026.4, generation 4000, graphs of 1 and 64 rows".
+std::string hardware_text(const OpenVinoOptions& o, const Platform& platform) {
+  const auto [year, release] = release_of(o.runtime->version());
+  std::string text = fmt::format("OpenVINO {}.{}", year, release);
+  if (platform.openvino == "NPU") text += fmt::format(", generation {}", platform.name);
+  if (!o.block_rows.empty()) text += fmt::format(", graphs of {} rows", fmt::join(o.block_rows, " and "));
+  return text;
+}
+
 class OpenVino final : public Executable {
  public:
   static Result<std::unique_ptr<Executable>> create(const Program& program, WeightSet weights,
                                                     const OpenVinoOptions& options) {
     auto target = std::make_unique<OpenVino>(options);
     RETURN_IF_ERROR(target->plan(program, weights));
-    auto compiled = compile_blocks(program, target->cut_, weights, options, kDevice);
+    auto compiled = compile_blocks(program, target->cut_, weights, options, target->platform_->formats);
     RETURN_IF_ERROR(compiled);
     target->blocks_ = std::move(compiled->blocks);
     target->constants_ = std::move(compiled->constants);
+    RETURN_IF_ERROR(target->wire());
     target->weight_bytes_ = weight_bytes(program, weights);
+    target->packed_bytes_ = packed_weight_bytes(program, weights);
+    target->inner_row_bytes_ = inner_row_bytes(target->cut_);
     const auto embedding = weights.find(program.embedding);
     RETURN_IF_ERROR(embedding);
     target->embedding_ = *embedding;
@@ -52,7 +76,10 @@ class OpenVino final : public Executable {
   }
 
   explicit OpenVino(const OpenVinoOptions& options)
-      : options_(options), pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}) {}
+      : options_(options),
+        platform_(find_platform(options.platform)),
+        memory_(options.runtime, options.openvino_device),
+        pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}) {}
 
   const ExecutableInfo& info() const override { return info_; }
   bool mixes_prompt_and_decode() const override { return true; }
@@ -60,10 +87,15 @@ class OpenVino final : public Executable {
 
   // The device packs every weight anew, block by block of rows; the mapping is given back.
   MemoryNeed need(int64_t tokens, int sequences) const override {
+    const auto blocks = static_cast<int64_t>(blocks_.size());
+    int64_t rows = 0;
+    for (const Block& block : blocks_) rows += block.rows == kRows ? largest_ : block.rows;
     MemoryNeed n;
-    n.weights_bytes = weight_bytes_ * static_cast<int64_t>(blocks_.size());
+    n.weights_bytes = packed_bytes_ * blocks;
     n.state_bytes = kv_->state_bytes(tokens) * sequences;
-    n.work_bytes = arena_bytes_ + info_.vocabulary * 4;
+    n.work_bytes = arena_bytes_ + info_.vocabulary * 4 + rows * inner_row_bytes_ + kLibraryBytes +
+                   kGraphBytes * blocks * static_cast<int64_t>(cut_.segments.size() + 1) +
+                   platform_->work_bytes * blocks;
     return n;
   }
 
@@ -74,18 +106,21 @@ class OpenVino final : public Executable {
     return {std::max((bytes + kv * s.sequences) / kBytesPerSecond, 4 * bytes * s.rows / kOpsPerSecond)};
   }
 
+  void observe(OpObserver* observer) override { observer_ = observer; }
+
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, true));
     RETURN_IF_ERROR(prepare(step));
     hidden_.clear();
     logits_.clear();
     for (int64_t first = 0; first < static_cast<int64_t>(step.rows.size());) {
-      Block& block = block_for(rows_together(step.rows.subspan(static_cast<size_t>(first))));
+      Block& block = block_for(static_cast<int64_t>(step.rows.size()) - first);
       const auto rows = next_rows(step.rows.subspan(static_cast<size_t>(first)), block);
       RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
       first += static_cast<int64_t>(rows.size());
     }
     RETURN_IF_ERROR(check_logits());
+    if (steps_ < kPackingSteps) give_pages_back();
     for (size_t s = 0; s < step.sequences.size(); ++s)
       kv_->extend(*step.sequences[s], std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence));
     return Outputs{logits_, hidden_};
@@ -98,11 +133,18 @@ class OpenVino final : public Executable {
     for (size_t row = 0; row < logits_.size(); row += width) {
       const auto logits = std::span(logits_).subspan(row, width);
       if (!std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }))
-        return error(Code::numerics, "{} gives logits that are not finite", kDevice);
+        return error(Code::numerics, "{} gives logits that are not finite", platform_->name);
       if (std::ranges::all_of(logits, [](float x) { return x == 0; }))
-        return error(Code::numerics, "{} gives logits that are all zero", kDevice);
+        return error(Code::numerics, "{} gives logits that are all zero", platform_->name);
     }
     return {};
+  }
+
+  // One copy of the weights stays: the device's. What the host looks up of the files is read again.
+  void give_pages_back() {
+    ++steps_;
+    constants_->drop_file_pages();
+    for (const MappedWeights& file : weights_.files) drop_mapped_pages(file.bytes);
   }
 
   // ---- once
@@ -115,33 +157,42 @@ class OpenVino final : public Executable {
              .max_context = context,
              .max_step_rows = options_.max_step_rows,
              .max_partial_rows = options_.max_step_rows,
-             .kv = options_.kv};
+             .kv = options_.kv,
+             .hardware = hardware_text(options_, *platform_)};
     auto cut = cut_at_host_steps(*program.function("body"));
     RETURN_IF_ERROR(cut);
     cut_ = std::move(*cut);
     // A static graph reads and writes whole blocks, however few rows there are.
-    const int64_t largest = options_.block_rows.empty() ? options_.max_step_rows : options_.block_rows.back();
-    head_rows_ = options_.block_rows.empty() ? std::min<int64_t>(kHeadRows, largest) : largest;
-    auto body = plan_buffers(cut_, largest);
+    const bool dynamic = options_.block_rows.empty();
+    largest_ = dynamic ? std::min<int64_t>(options_.max_step_rows, kDynamicRows) : options_.block_rows.back();
+    head_rows_ = dynamic ? std::min(kHeadRows, largest_) : largest_;
+    auto body = plan_buffers(cut_, largest_);
     RETURN_IF_ERROR(body);
     auto head = plan_buffers(head_alone(program), head_rows_);
     RETURN_IF_ERROR(head);
     body_buffers_ = std::move(*body);
     head_buffers_ = std::move(*head);
     arena_bytes_ = body_buffers_.bytes + head_buffers_.bytes;
-    arena_ = cpu::aligned_bytes(arena_bytes_);
-    std::fill_n(arena_.get(), arena_bytes_, std::byte{});
+    auto arena = memory_.allocate(arena_bytes_);
+    RETURN_IF_ERROR(arena);
+    arena_ = std::move(*arena);
     const KvSideOptions side{.kv = options_.kv,
                              .isa = options_.isa,
                              .threads = options_.threads,
                              .pool = &pool_,
-                             .max_rows = largest,
+                             .max_rows = largest_,
                              .max_context = context,
                              .max_step_rows = options_.max_step_rows};
     auto kv = options_.block_rows.empty() ? make_page_side(program, cut_, body_buffers_, weights, side)
                                           : make_chunk_side(program, cut_, body_buffers_, weights, side,
-                                                            {options_.runtime, options_.openvino_device,
-                                                             device_properties(options_), options_.chunk_positions});
+                                                            {.runtime = options_.runtime,
+                                                             .device = options_.openvino_device,
+                                                             .properties = device_properties(options_),
+                                                             .formats = platform_->formats,
+                                                             .block_rows = options_.block_rows,
+                                                             .base = options_.chunk_positions,
+                                                             .most_requests = std::max(options_.attention_requests, 1),
+                                                             .memory = memory_});
     RETURN_IF_ERROR(kv);
     kv_ = std::move(*kv);
     info_.truncates_freely = kv_->truncates_freely();
@@ -151,7 +202,49 @@ class OpenVino final : public Executable {
     return {};
   }
 
+  // Requests are bound to their places, as many as the driver allows to stay; the head's first, which every step wants.
+  Result<void> wire() {
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      Block& block = blocks_[b];
+      int left = b < options_.resident_graphs.size() ? options_.resident_graphs[b] : std::numeric_limits<int>::max();
+      const auto wire_one = [&](Graph& graph, const BufferPlan& buffers, std::byte* arena) -> Result<void> {
+        if (left-- > 0) return block.rows == kRows ? Result<void>() : graph.wire(buffers, arena);
+        graph.make_requests_as_needed();
+        return {};
+      };
+      RETURN_IF_ERROR(wire_one(block.head.front(), head_buffers_, arena_.get() + body_buffers_.bytes));
+      for (Graph& graph : block.body) RETURN_IF_ERROR(wire_one(graph, body_buffers_, arena_.get()));
+    }
+    return {};
+  }
+
   // ---- every step
+
+  using Clock = std::chrono::steady_clock;
+  static double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+  void show(std::string_view label, std::string_view kind, double seconds) const {
+    if (observer_ != nullptr) observer_->seen({.label = label, .kind = kind, .seconds = seconds});
+  }
+
+  Result<void> run_graph(Graph& graph, std::string_view label, int64_t rows, const BufferPlan& buffers,
+                         std::byte* arena) {
+    const auto start = Clock::now();
+    RETURN_IF_ERROR(graph.run(rows, buffers, arena));
+    show(label, kGraphOp, since(start));
+    return {};
+  }
+
+  // What is the device's of it is shown apart.
+  Result<void> run_host(size_t segment) {
+    const auto start = Clock::now();
+    const double before = kv_->device_seconds();
+    RETURN_IF_ERROR(kv_->run(segment, arena_.get()));
+    const double device = kv_->device_seconds() - before;
+    if (device > 0) show("attention over chunks", kGraphOp, device);
+    show("keys, values, attention", "host", since(start) - device);
+    return {};
+  }
 
   Result<void> prepare(const Step& step) {
     for (size_t s = 0; s < step.sequences.size(); ++s)
@@ -160,16 +253,9 @@ class OpenVino final : public Executable {
     return {};
   }
 
-  // How many rows from the first on can run in one block, were it large enough.
-  int64_t rows_together(std::span<const Row> rows) const {
-    if (kv_->mixes_sequences()) return static_cast<int64_t>(rows.size());
-    const auto other = [&](const Row& row) { return row.sequence != rows.front().sequence; };
-    return std::ranges::find_if(rows, other) - rows.begin();
-  }
-
   std::span<const Row> next_rows(std::span<const Row> rows, const Block& block) const {
-    const int64_t most = block.rows == kRows ? info_.max_step_rows : block.rows;
-    return rows.first(static_cast<size_t>(std::min(most, rows_together(rows))));
+    const int64_t most = block.rows == kRows ? largest_ : block.rows;
+    return rows.first(std::min(static_cast<size_t>(most), rows.size()));
   }
 
   // The smallest block that holds the rows, else the largest.
@@ -180,12 +266,12 @@ class OpenVino final : public Executable {
 
   Result<void> run_rows(const Step& step, std::span<const Row> rows, Block& block, const CancelToken& cancel) {
     const cpu::RunContext c{.arena = arena_.get(), .rows = static_cast<int64_t>(rows.size())};
-    RETURN_IF_ERROR(kv_->begin(step, rows, block.rows == kRows ? c.rows : block.rows));
+    RETURN_IF_ERROR(kv_->begin(step, rows));
     write_inputs(rows, c);
     for (size_t s = 0; s < block.body.size(); ++s) {
       if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
-      RETURN_IF_ERROR(block.body[s].run(c.rows, body_buffers_, arena_.get()));
-      if (s < cut_.host.size()) RETURN_IF_ERROR(kv_->run(s, arena_.get()));
+      RETURN_IF_ERROR(run_graph(block.body[s], "body", c.rows, body_buffers_, arena_.get()));
+      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s));
     }
     const float* hidden = body_buffers_.slots.at("hidden").f32(c);
     for (size_t r = 0; r < rows.size(); ++r)
@@ -234,7 +320,7 @@ class OpenVino final : public Executable {
           std::copy_n(hidden + static_cast<int64_t>(r) * info_.hidden, info_.hidden, in + count++ * info_.hidden);
       if (count == 0) break;
       if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
-      RETURN_IF_ERROR(block.head.front().run(count, head_buffers_, arena));
+      RETURN_IF_ERROR(run_graph(block.head.front(), "head", count, head_buffers_, arena));
       logits_.insert(logits_.end(), out, out + count * info_.vocabulary);
     }
     return {};
@@ -246,8 +332,13 @@ class OpenVino final : public Executable {
   WeightView embedding_;
   CutFunction cut_;
   BufferPlan body_buffers_, head_buffers_;
-  int64_t head_rows_ = 0, arena_bytes_ = 0, weight_bytes_ = 0;
-  cpu::AlignedBytes arena_;
+  int64_t largest_ = 0, head_rows_ = 0, arena_bytes_ = 0;  // rows at once, of them through the head; bytes
+  int64_t weight_bytes_ = 0, packed_bytes_ = 0, inner_row_bytes_ = 0;
+  int steps_ = 0;  // until the weights are packed
+  const Platform* platform_;
+  HostMemory memory_;
+  std::shared_ptr<std::byte> arena_;
+  OpObserver* observer_ = nullptr;
   std::unique_ptr<Constants> constants_;  // the compiled graphs may still read the small ones
   std::vector<Block> blocks_;
   ThreadPool pool_;
@@ -268,7 +359,7 @@ Result<std::unique_ptr<Executable>> make_openvino(const Program& program, Weight
   for (const StateDecl& s : program.states)
     if (s.kind != StateKind::kv)
       return error(Code::unsupported, "the OpenVINO target has no state of the kind of '{}' yet", s.name);
-  CHECK(options.runtime != nullptr);
+  CHECK(options.runtime != nullptr && find_platform(options.platform) != nullptr);
   CHECK(std::ranges::is_sorted(options.block_rows));
   return OpenVino::create(program, std::move(weights), options);
 }

@@ -25,6 +25,11 @@ struct OpenVinoOptions {
   // host merges. None: one graph for any number of rows, and attention by the host.
   std::vector<int64_t> block_rows = {};
   int64_t chunk_positions = 1024;  // of the first chunk
+  // How many graphs of each block keep their request, the head first, and how many requests attention has: a driver
+  // allows a process so many (platforms.h). None: all.
+  std::vector<int> resident_graphs = {};
+  int attention_requests = 64;
+  std::string platform = "openvino:CPU";  // a row of platforms.h
   // Where the graphs are compiled and run, as OpenVINO names it; with which properties, where not those of its CPU
   // device.
   std::string openvino_device = "CPU";
@@ -37,7 +42,7 @@ struct OpenVinoOptions {
   std::function<bool(int done, int total)> on_compiled = {};  // graphs of all; false stops
 };
 
-// Runs on OpenVINO's CPU device. The weights must lie in rows (targets/relaid_weights.h). Errors: missing_tensor,
+// Runs on a device of OpenVINO's. The weights must lie in rows (targets/relaid_weights.h). Errors: missing_tensor,
 // unsupported (a state or format that the device does not take), cancelled, out_of_memory; internal with OpenVINO's
 // message.
 Result<std::unique_ptr<Executable>> make_openvino(const Program& program, WeightSet weights,

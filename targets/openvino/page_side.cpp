@@ -30,9 +30,8 @@ class PageSide final : public KvSide {
   std::unique_ptr<Sequence> new_sequence() override { return std::make_unique<cpu::CpuSequence>(form_); }
   Result<void> prepare(Sequence& s, int64_t rows) override { return cpu_sequence(s).prepare(rows); }
   void extend(Sequence& s, int64_t rows) override { cpu_sequence(s).extend(rows); }
-  bool mixes_sequences() const override { return true; }
 
-  Result<void> begin(const Step& step, std::span<const Row> rows, int64_t) override {
+  Result<void> begin(const Step& step, std::span<const Row> rows) override {
     spans_.clear();
     for (size_t r = 0; r < rows.size(); ++r) {
       if (r == 0 || rows[r - 1].sequence != rows[r].sequence)

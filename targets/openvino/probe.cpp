@@ -1,10 +1,12 @@
 #include "targets/openvino/probe.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
 #include "targets/openvino/runtime.h"
+#include "targets/openvino/stand_in.h"
 
 namespace onw::openvino {
 namespace {
@@ -82,7 +84,8 @@ Result<std::string> examine(const std::filesystem::path& library) {
 Result<std::string> run_small_graph(const std::filesystem::path& library, const std::string& device) {
   const auto runtime = Runtime::load(library);
   RETURN_IF_ERROR(runtime);
-  const auto compiled = (*runtime)->compile(kSmallGraph, Tensor(), device, {});
+  const Properties properties = device == "NPU" && stands_in_for_npu() ? stand_in_properties() : Properties();
+  const auto compiled = (*runtime)->compile(kSmallGraph, Tensor(), device, properties);
   RETURN_IF_ERROR(compiled);
   auto request = compiled->request();
   RETURN_IF_ERROR(request);
@@ -104,6 +107,11 @@ Result<Probe> probe(const std::filesystem::path& library, const ProbeOptions& op
   RETURN_IF_ERROR(answer);
   auto found = parse(*answer);
   RETURN_IF_ERROR(found);
+  // No enumeration shows what stands in; it is taken for the generation that most formats are native to.
+  const bool stands_in = stands_in_for_npu() && std::string_view("NPU").starts_with(options.only);
+  if (stands_in && std::ranges::find(found->devices, "NPU", &DeviceFacts::name) == found->devices.end())
+    found->devices.push_back({.name = "NPU", .facts = {{"DEVICE_ARCHITECTURE", "4000"}}, .trouble = {}});
+  std::erase_if(found->devices, [&](const DeviceFacts& device) { return !device.name.starts_with(options.only); });
   for (DeviceFacts& device : found->devices)
     if (const auto ran = ask_child(options, {library.string(), device.name}); !ran)
       device.trouble = ran.error().message;

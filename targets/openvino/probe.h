@@ -33,6 +33,7 @@ Result<std::string> run_small_graph(const std::filesystem::path& library, const 
 struct ProbeOptions {
   std::vector<std::string> program;  // what starts the child: {"/usr/bin/onw", "openvino-probe"}
   double seconds = 60;               // for each child; compiling for an NPU takes some seconds
+  std::string only = {};             // tries the devices alone whose name begins so
 };
 
 // Asks in one child, then tries each device in another. Errors: unsupported with what the child said, or how it ended.

@@ -181,6 +181,38 @@ Result<Tensor> Runtime::tensor(DType dtype, std::span<const int64_t> shape, void
   return tensor;
 }
 
+Result<RemoteContext> Runtime::remote_context(const std::string& device) const {
+  const Functions& f = functions_;
+  if (f.default_context == nullptr || f.create_host_tensor == nullptr || f.context_free == nullptr)
+    return error(Code::unsupported, "OpenVINO {} has no remote contexts", version_);
+  ov_remote_context* handle = nullptr;
+  if (const Status s = f.default_context(core_.get(), device.c_str(), &handle); s != 0)
+    return failed(s, fmt::format("the context of {}", device));
+  RemoteContext context;
+  context.handle_ = {handle, f.context_free};
+  return context;
+}
+
+Result<std::shared_ptr<std::byte>> Runtime::host_tensor(const RemoteContext& context, int64_t bytes) const {
+  const auto u8 = std::ranges::find(kDTypes, DType::u8, &std::pair<DType, std::string_view>::first);
+  int64_t dims[] = {bytes};
+  ov_tensor* handle = nullptr;
+  if (const Status s = functions_.create_host_tensor(
+          context.handle_.get(), element_types_[static_cast<size_t>(u8 - kDTypes.begin())], {1, dims}, &handle);
+      s != 0)
+    return failed(s, fmt::format("{} bytes of the device's memory", bytes));
+  std::shared_ptr<ov_tensor> tensor(handle, functions_.tensor_free);
+  void* memory = nullptr;
+  if (const Status s = functions_.tensor_data(handle, &memory); s != 0) return failed(s, "the device's memory");
+  // The tensor lives as long as its memory is held, the context and the library as long as the tensor.
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory),
+                                    [tensor, context = context, runtime = shared_from_this()](std::byte*) mutable {
+                                      tensor.reset();
+                                      context = {};
+                                      runtime.reset();
+                                    });
+}
+
 Result<Request> CompiledModel::request() const {
   ov_infer_request* handle = nullptr;
   if (const Status s = runtime_->functions().create_request(handle_.get(), &handle); s != 0)

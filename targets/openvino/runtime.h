@@ -54,6 +54,13 @@ class Request {
   std::shared_ptr<ov_infer_request> handle_;
 };
 
+// Where a device keeps memory that it shares with the host.
+class RemoteContext {
+ private:
+  friend class Runtime;
+  std::shared_ptr<ov_remote_context> handle_;
+};
+
 class CompiledModel {
  public:
   Result<Request> request() const;
@@ -86,6 +93,11 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   // dtype: f32, f16, i8, u8, i32.
   Result<Tensor> tensor(DType dtype, std::span<const int64_t> shape, void* memory) const;
+
+  // Errors: unsupported where the device has none; internal with the library's message.
+  Result<RemoteContext> remote_context(const std::string& device) const;
+  // `bytes` of memory that both the device and we use. Errors: internal with the library's message.
+  Result<std::shared_ptr<std::byte>> host_tensor(const RemoteContext& context, int64_t bytes) const;
 
   // The status as an error: what was tried, and what the library says.
   Failure failed(Status status, std::string_view what) const;

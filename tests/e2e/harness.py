@@ -32,6 +32,18 @@ def onw(*words, stdin=b"", timeout=120, cwd=None, **changes):
     return done
 
 
+def openvino_folder():
+    """The folder with OpenVINO's libraries: ONW_OPENVINO_DIR, or the wheel of the Python that runs this."""
+    given = os.environ.get("ONW_OPENVINO_DIR")
+    if given:
+        return given
+    found = sorted(pathlib.Path(sys.prefix).glob("lib/python3*/site-packages/openvino"))
+    return str(found[-1]) if found else None
+
+
+NO_OPENVINO = "OpenVINO is not on this machine: run ./test.sh, which installs it into build/venv, or set ONW_OPENVINO_DIR"
+
+
 def converted_model(name="tiny", **options):
     """A tiny model in the store under `name`: its answers are noise, but always the same. Options: tiny_hf.files."""
     published = tiny_hf.write(pathlib.Path(FOLDER.name) / "published" / name, **options)

@@ -3,24 +3,11 @@
 import json
 import os
 import pathlib
-import sys
 import tempfile
 import unittest
 
 import harness
-from harness import onw
-
-
-def openvino_folder():
-    """The folder with OpenVINO's libraries: ONW_OPENVINO_DIR, or the wheel of the Python that runs this."""
-    given = os.environ.get("ONW_OPENVINO_DIR")
-    if given:
-        return given
-    found = sorted(pathlib.Path(sys.prefix).glob("lib/python3*/site-packages/openvino"))
-    return str(found[-1]) if found else None
-
-
-NO_OPENVINO = "OpenVINO is not on this machine: run ./test.sh, which installs it into build/venv, or set ONW_OPENVINO_DIR"
+from harness import NO_OPENVINO, onw, openvino_folder
 
 
 class Doctor(unittest.TestCase):
@@ -75,7 +62,11 @@ class Doctor(unittest.TestCase):
 class Models(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        harness.converted_model()
+        folder = harness.converted_model()
+        published = pathlib.Path(harness.FOLDER.name) / "published" / "tiny"
+        done = onw("convert", published, folder.parent / "tiny-npu", "--for", "npu")
+        if done.returncode != 0:
+            raise RuntimeError(f"the tiny model could not be converted for an NPU:\n{done.stderr}")
 
     def test_graphs_are_written_for_other_tools(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -135,6 +126,56 @@ class Models(unittest.TestCase):
         done = onw(*words, ONW_OPENVINO_DIR=openvino_folder())
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(onw(*words, ONW_OPENVINO_DIR=openvino_folder()).stdout, done.stdout)
+
+    @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
+    def test_the_path_of_an_NPU_answers_with_the_CPU_in_its_place(self):
+        """Static graphs through the NPU's plugin, to OpenVINO's CPU device: by flag, by variable and by default."""
+        words = ["chat", "tiny-npu", "--prompt", "abc abc abc", "--max-tokens", 6, "--temperature", 0]
+        stand_in = {"ONW_OPENVINO_DIR": openvino_folder(), "ONW_NPU_STAND_IN": "CPU"}
+        done = onw(*words, "--device", "NPU", **stand_in)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.strip())
+        self.assertEqual(onw(*words, ONW_DEVICE="NPU", **stand_in).stdout, done.stdout)
+        self.assertEqual(onw(*words, **stand_in).stdout, done.stdout)
+        told = onw("chat", "tiny-npu", stdin="abc\n", **stand_in).stderr
+        self.assertIn("on NPU", told)
+        self.assertIn("ONW_NPU_STAND_IN", told)
+
+    @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
+    def test_the_graphs_of_an_NPU_agree_with_the_reference(self):
+        with tempfile.NamedTemporaryFile("w") as ids:
+            ids.write(" ".join(str(7 * i % 90) for i in range(150)))
+            ids.flush()
+            done = onw("eval", "tiny-npu", "--ids", ids.name, "--device", "NPU", "--quantised", "no", "--kv", "f32",
+                       "--against", "reference", "--json", ONW_OPENVINO_DIR=openvino_folder(), ONW_NPU_STAND_IN="CPU")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            self.assertEqual(found["device"], "NPU")
+            self.assertLess(abs(found["against"]["mean_kl"]), 1e-7, found)
+
+    @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
+    def test_bench_tells_the_hosts_share(self):
+        done = onw("bench", "tiny", "--device", "openvino:CPU", "--prompt", 16, "--decode", 8, "--no-load", "--json",
+                   ONW_OPENVINO_DIR=openvino_folder())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for run in json.loads(done.stdout)["runs"]:
+            self.assertGreater(run["host_share"], 0, run)
+            self.assertLess(run["host_share"], 1, run)
+
+    @unittest.skipIf(pathlib.Path("/dev/accel/accel0").exists(), "this machine has an NPU")
+    def test_an_NPU_that_is_not_there_is_an_error_only_for_who_asks_for_it(self):
+        words = ["chat", "tiny", "--prompt", "abc", "--max-tokens", 4, "--temperature", 0]
+        folder = openvino_folder() or "/no/such/folder"
+        done = onw(*words, "--device", "NPU", ONW_OPENVINO_DIR=folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("NPU" if openvino_folder() else "pip install openvino", done.stderr)
+        self.assertIn("--device CPU" if openvino_folder() else "pip", done.stderr)
+        silent = onw(*words, ONW_OPENVINO_DIR=folder)
+        self.assertEqual(silent.returncode, 0, silent.stderr)
+        self.assertEqual(silent.stderr, "")
+        self.assertIn("on CPU", onw("chat", "tiny", stdin="abc\n", ONW_OPENVINO_DIR=folder).stderr)
+        self.assertIn("this machine shows no NPU", onw("chat", "tiny", stdin="abc\n", ONW_OPENVINO_DIR=folder).stderr)
 
     def test_without_openvino_its_device_says_how_to_get_it(self):
         done = onw("chat", "tiny", "--device", "openvino:CPU", "--prompt", "abc", ONW_OPENVINO_DIR="/no/such/folder")

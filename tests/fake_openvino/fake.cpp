@@ -5,11 +5,19 @@
 //   core=fail          starting it fails
 //   compile=fail|crash
 //   infer=nan|zero|lost  the logits are no numbers, are zeros, or the device is gone
+//   context=none       the device has no memory of its own
+//
+// fake_openvino_count(NAME) says what was asked of it: "compiled" graphs, "distinct" ones by their text, "requests"
+// that live and the "most_requests" that did at once since "from_now_on" was asked, "set" tensors, and of them those
+// that are "copied" because their memory is not the device's.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 
 namespace {
@@ -17,9 +25,24 @@ namespace {
 struct Tensor {
   float* data = nullptr;
   int64_t elements = 1;
+  bool owns = false;
 };
 struct Request {
   std::map<std::string, Tensor> tensors;
+};
+
+std::map<std::string, int64_t, std::less<>> counts;
+std::set<std::string> texts;                   // of compiled models
+std::map<const char*, int64_t> device_memory;  // where it begins, and how long it is
+
+bool is_of_device(const float* data) {
+  const char* at = reinterpret_cast<const char*>(data);
+  const auto next = device_memory.upper_bound(at);
+  return next != device_memory.begin() && at < std::prev(next)->first + std::prev(next)->second;
+}
+
+struct Model {
+  std::string text;
 };
 
 thread_local std::string last_error;
@@ -82,16 +105,19 @@ int ov_core_get_available_devices(const void*, List* list) {
 void ov_available_devices_free(List*) {}
 int ov_core_get_property(const void*, const char*, const char*, char**) { return fail("no such property"); }
 int ov_core_set_property(const void*, const char*, ...) { return 0; }
-int ov_core_read_model_from_memory_buffer(const void*, const char*, size_t, const void*, void** model) {
-  *model = &handle;
+int ov_core_read_model_from_memory_buffer(const void*, const char* text, size_t bytes, const void*, Model** model) {
+  *model = new Model{std::string(text, bytes)};
   return 0;
 }
-int ov_core_compile_model(const void*, const void*, const char*, size_t, void** compiled, ...) {
+int ov_core_compile_model(const void*, const Model* model, const char*, size_t, void** compiled, ...) {
+  ++counts["compiled"];
+  texts.insert(model->text);
+  counts["distinct"] = static_cast<int64_t>(texts.size());
   if (scripted("compile") == "crash") std::abort();
   *compiled = &handle;
   return scripted("compile") == "fail" ? fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error") : 0;
 }
-void ov_model_free(void*) {}
+void ov_model_free(Model* model) { delete model; }
 int ov_model_inputs_size(const void*, size_t* n) { return *n = 5, 0; }
 int ov_model_const_input_by_index(const void*, size_t i, void** port) {
   static int ports[8];
@@ -103,10 +129,19 @@ int ov_port_get_element_type(const void* port, int* type) { return *type = *stat
 void ov_output_const_port_free(void*) {}
 void ov_compiled_model_free(void*) {}
 int ov_compiled_model_get_property(const void*, const char*, char**) { return fail("no such property"); }
-int ov_compiled_model_create_infer_request(const void*, Request** request) { return *request = new Request, 0; }
+int ov_compiled_model_create_infer_request(const void*, Request** request) {
+  counts["most_requests"] = std::max(counts["most_requests"], ++counts["requests"]);
+  *request = new Request;
+  return 0;
+}
 int ov_compiled_model_export_model(const void*, const char*) { return fail("nothing to export"); }
-void ov_infer_request_free(Request* request) { delete request; }
+void ov_infer_request_free(Request* request) {
+  --counts["requests"];
+  delete request;
+}
 int ov_infer_request_set_tensor(Request* request, const char* name, const Tensor* tensor) {
+  ++counts["set"];
+  if (!is_of_device(tensor->data)) ++counts["copied"];
   return request->tensors[name] = *tensor, 0;
 }
 int ov_infer_request_infer(Request* request) {
@@ -125,6 +160,31 @@ int ov_tensor_create_from_host_ptr(int, Dims shape, void* memory, Tensor** tenso
   for (int64_t i = 0; i < shape.rank; ++i) (*tensor)->elements *= shape.dims[i];
   return 0;
 }
-void ov_tensor_free(Tensor* tensor) { delete tensor; }
+int ov_tensor_data(const Tensor* tensor, void** memory) { return *memory = tensor->data, 0; }
+void ov_tensor_free(Tensor* tensor) {
+  if (tensor->owns) {
+    device_memory.erase(reinterpret_cast<const char*>(tensor->data));
+    std::free(tensor->data);
+  }
+  delete tensor;
+}
+
+int ov_core_get_default_context(const void*, const char*, void** context) {
+  *context = &handle;
+  return scripted("context") == "none" ? fail("Level zero backend is not found!") : 0;
+}
+int ov_remote_context_create_host_tensor(const void*, int, Dims shape, Tensor** tensor) {
+  const int64_t bytes = shape.dims[0];
+  *tensor = new Tensor{static_cast<float*>(std::malloc(static_cast<size_t>(bytes))), bytes, true};
+  device_memory[reinterpret_cast<const char*>((*tensor)->data)] = bytes;
+  return 0;
+}
+void ov_remote_context_free(void*) {}
+
+int64_t fake_openvino_count(const char* name) {
+  if (std::strcmp(name, "from_now_on") == 0) counts["most_requests"] = counts["requests"];
+  const auto found = counts.find(name);
+  return found == counts.end() ? 0 : found->second;
+}
 
 }  // extern "C"

@@ -1,0 +1,23 @@
+// What OpenVINO keeps for itself, which no property of it tells: weights packed anew, what passes between the layers of
+// a graph, its own code. Held against what was measured by tests/e2e/memory_test.py.
+#pragma once
+
+#include <cstdint>
+
+#include "passes/cut.h"
+#include "targets/weights.h"
+
+namespace onw::openvino {
+
+// Of all weights of the program as a device of OpenVINO's holds them, for one number of rows: codes as they are, scales
+// in F32, minima in F32 twice (a constant and its packed form), plain matrices in F32. The table that the host looks up
+// is not among them.
+int64_t packed_weight_bytes(const Program& program, const WeightSet& weights);
+
+// Of the values inside the graphs, for one row: each compiled graph has room for its own.
+int64_t inner_row_bytes(const CutFunction& cut);
+
+// The library's code, its threads and its own bookkeeping; and what each compiled graph adds.
+inline constexpr int64_t kLibraryBytes = 110'000'000, kGraphBytes = 1'500'000;
+
+}  // namespace onw::openvino

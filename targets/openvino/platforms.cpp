@@ -1,0 +1,170 @@
+#include "targets/openvino/platforms.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace onw::openvino {
+namespace {
+
+using Property = std::pair<std::string_view, std::string_view>;
+
+constexpr Property kLatency[] = {{"PERFORMANCE_HINT", "LATENCY"}};
+constexpr Property kFp32[] = {{"INFERENCE_PRECISION_HINT", "f32"}, {"PERFORMANCE_HINT", "LATENCY"}};
+
+constexpr KnownLimit kOf3720[] = {
+    {"its compiler expands INT4 weights to F16 behind NPUW", "NPUW is not used"},
+    {"weights are not shared between numbers of rows", "two numbers of rows at most"},
+    {"NPUW_FOLD gives wrong numbers for Gemma", "NPUW is not used"},
+    {"multiplying attention's weights with values of more than 256 columns is wrong", "values are split at 256"},
+};
+constexpr KnownLimit kOf4000[] = {
+    {"tensors [1, heads, 4, 4] do not compile", "no graph has them"},
+    {"NPU_TILES=1 crashes the compiler", "the number of tiles is left alone"},
+    {"NPUW_SLICE_OUT is wrong for several rows", "the head is a graph of its own"},
+    {"more than some 40 requests in one process end the device until the next boot, on Linux", "requests are counted"},
+    {"multiplying attention's weights with values of more than 256 columns is wrong", "values are split at 256"},
+};
+constexpr KnownLimit kOf5010[] = {
+    {"exactly 64 rows with NPUW_DQ_FULL=YES are wrong", "NPUW is not used; with it, NPUW_DQ_FULL=NO"},
+    {"more than some 40 requests in one process end the device until the next boot, on Linux", "requests are counted"},
+    {"multiplying attention's weights with values of more than 256 columns is wrong", "values are split at 256"},
+};
+constexpr KnownLimit kOfCpu[] = {
+    {"each compiled graph packs its weights anew", "one graph takes any number of rows"},
+    {"INT8 keys and values are widened at each run", "keys and values are F16, and the host attends"},
+    {"weights as inputs of a graph are expanded to F32 at each run", "weights are constants"},
+};
+
+constexpr int64_t kNpuWork = 600'000'000;  // measured on 3720 to 5010 for models of 8 to 35 B
+constexpr int kLinuxRequests = 32, kLinuxAttention = 6;
+
+constexpr Platform kPlatforms[] = {
+    {.name = "3720",
+     .openvino = "NPU",
+     .formats = "3720",
+     .prompt_rows = {64, 16},
+     .requests = kLinuxRequests,
+     .attention_requests = kLinuxAttention,
+     .work_bytes = kNpuWork,
+     .properties = kLatency,
+     .limits = kOf3720},
+    {.name = "4000",
+     .openvino = "NPU",
+     .formats = "4000",
+     .prompt_rows = {64, 16},
+     .requests = kLinuxRequests,
+     .attention_requests = kLinuxAttention,
+     .work_bytes = kNpuWork,
+     .properties = kLatency,
+     .limits = kOf4000},
+    {.name = "5010",
+     .openvino = "NPU",
+     .formats = "5010",
+     .prompt_rows = {64, 16},
+     .requests = kLinuxRequests,
+     .attention_requests = kLinuxAttention,
+     .work_bytes = kNpuWork,
+     .properties = kLatency,
+     .limits = kOf5010},
+    {.name = "GPU",
+     .openvino = "GPU",
+     .formats = "openvino:CPU",
+     .prompt_rows = {64, 16},
+     .attention_requests = 64,
+     .work_bytes = 100'000'000,
+     .kv = KvFormat::f16,
+     .properties = kLatency},
+    {.name = "openvino:CPU",
+     .openvino = "CPU",
+     .formats = "openvino:CPU",
+     .dynamic_rows = true,
+     .kv = KvFormat::f16,
+     .properties = kFp32,
+     .limits = kOfCpu},
+};
+
+}  // namespace
+
+std::span<const Platform> all_platforms() { return kPlatforms; }
+
+const Platform* find_platform(std::string_view name) {
+  const auto found = std::ranges::find(kPlatforms, name, &Platform::name);
+  return found == std::end(kPlatforms) ? nullptr : &*found;
+}
+
+const Platform& npu_platform(std::string_view architecture, std::string_view machine) {
+  const Platform* newest = nullptr;
+  for (const Platform& p : kPlatforms) {
+    if (p.openvino != "NPU") continue;
+    if (architecture.find(p.name) != std::string_view::npos || machine.find(p.name) != std::string_view::npos) return p;
+    newest = &p;
+  }
+  return *newest;
+}
+
+Properties properties_of(const Platform& platform) {
+  Properties all;
+  for (const auto& [name, value] : platform.properties) all.emplace_back(name, value);
+  return all;
+}
+
+bool ResidentPlan::all_resident() const {
+  return std::ranges::all_of(resident_graphs, [this](int n) { return n == graphs; });
+}
+
+// Beside those that keep one, one is made for a run at a time.
+int ResidentPlan::requests() const {
+  return std::accumulate(resident_graphs.begin(), resident_graphs.end(), attention_requests) + (all_resident() ? 0 : 1);
+}
+
+namespace {
+
+int64_t bytes_of(const Platform& p, const ModelShape& m, size_t blocks) {
+  const auto n = static_cast<int64_t>(blocks);
+  return m.weight_bytes * (p.copies_weights ? n : 1) + p.work_bytes * n;
+}
+
+// The largest block for prompts beside decoding that memory allows; decoding alone where none does.
+std::vector<int64_t> blocks_that_fit(const Platform& p, const ModelShape& m) {
+  const auto fits = [&](size_t blocks) { return m.memory_bytes == 0 || bytes_of(p, m, blocks) <= m.memory_bytes; };
+  if (fits(2)) return {p.decode_rows, p.prompt_rows.front()};
+  // One number of rows for both: the smaller prompt block costs a device that reads weights little more than one row.
+  if (fits(1)) return {p.prompt_rows.back()};
+  return {};
+}
+
+}  // namespace
+
+Result<ResidentPlan> plan_resident(const Platform& p, const ModelShape& m) {
+  ResidentPlan plan;
+  plan.graphs = m.segments + 1;
+  if (p.dynamic_rows) return plan;
+  plan.block_rows = blocks_that_fit(p, m);
+  if (plan.block_rows.empty())
+    return error(Code::out_of_memory,
+                 "the graphs for {} need {:.2f} GB for weights and work, {:.2f} GB are available: free memory, take a "
+                 "smaller model or format, or --device CPU",
+                 p.name, static_cast<double>(bytes_of(p, m, 1)) / 1e9, static_cast<double>(m.memory_bytes) / 1e9);
+  plan.bytes = bytes_of(p, m, plan.block_rows.size());
+  plan.resident_graphs.assign(plan.block_rows.size(), plan.graphs);
+  if (p.requests == 0) {
+    plan.attention_requests = p.attention_requests;
+    return plan;
+  }
+  // Attention gets what it could use of the rest, where all graphs fit; its least share otherwise.
+  const int wanted = plan.graphs * static_cast<int>(plan.block_rows.size());
+  const int most_attention = std::max(m.attentions * static_cast<int>(plan.block_rows.size()), 1);
+  if (wanted + std::min(p.attention_requests, most_attention) <= p.requests) {
+    plan.attention_requests = std::min(p.requests - wanted, std::max(most_attention, p.attention_requests));
+    return plan;
+  }
+  plan.attention_requests = std::min(p.attention_requests, most_attention);
+  int left = p.requests - plan.attention_requests - 1;  // one for the graphs that make theirs anew
+  for (int& resident : plan.resident_graphs) {
+    resident = std::min(plan.graphs, left);
+    left -= resident;
+  }
+  return plan;
+}
+
+}  // namespace onw::openvino

@@ -1,0 +1,146 @@
+// What the static graphs ask of a device, by a library that counts (tests/fake_openvino): how many requests there are,
+// what is set when, where memory lies, what is compiled anew.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/child_process.h"
+#include "base/shared_library.h"
+#include "targets/conformance_steps.h"
+#include "targets/openvino/openvino.h"
+#include "targets/openvino/platforms.h"
+#include "tests/random_model.h"
+
+namespace onw::testing {
+namespace {
+
+std::filesystem::path fake_library() { return this_program().parent_path() / "libfake_openvino.so"; }
+
+int64_t counted(const char* name) {
+  const auto library = SharedLibrary::open(fake_library());
+  EXPECT_TRUE(library) << library.error().message;
+  using Count = int64_t (*)(const char*);
+  return reinterpret_cast<Count>(library->symbol("fake_openvino_count"))(name);
+}
+
+class OpenVinoRequests : public ::testing::Test {
+ protected:
+  void SetUp() override { told(""); }
+  void TearDown() override { ::unsetenv("ONW_FAKE_OPENVINO"); }
+  static void told(const std::string& script) { ::setenv("ONW_FAKE_OPENVINO", script.c_str(), 1); }
+
+  static std::unique_ptr<Executable> model(OpenVinoOptions options, const char* family = "llama", int layers = 2) {
+    nlohmann::json config = tiny_config(family, 320);
+    config["num_hidden_layers"] = layers;
+    config["max_position_embeddings"] = 2048;
+    if (std::string_view(family) == "gemma3") config.update({{"sliding_window", 20}, {"sliding_window_pattern", 2}});
+    const RandomModel m = random_model(config, [](const WeightDecl&) { return WeightFormat::q4g128; });
+    auto runtime = openvino::Runtime::load(fake_library());
+    EXPECT_TRUE(runtime) << runtime.error().message;
+    options.runtime = *runtime;
+    options.platform = "4000";
+    options.openvino_device = "NPU";
+    options.properties = {{"PERFORMANCE_HINT", "LATENCY"}};
+    auto target = make_openvino(m.program, m.weights, options);
+    EXPECT_TRUE(target) << target.error().message;
+    return target ? std::move(*target) : nullptr;
+  }
+
+  static void run_rows(Executable& target, Sequence& sequence, int rows) {
+    std::vector<Row> all;
+    for (int r = 0; r < rows; ++r) all.push_back(text_row(0, sequence.length() + r, 3, r + 1 == rows));
+    Sequence* const only = &sequence;
+    const auto out = target.run({.sequences = {&only, 1}, .rows = all}, CancelToken());
+    ASSERT_TRUE(out) << out.error().message;
+    sequence.commit(rows);
+  }
+};
+
+TEST_F(OpenVinoRequests, are_wired_once_and_a_step_of_decoding_sets_nothing) {
+  const auto target = model({.kv = KvFormat::int8, .block_rows = {1, 8}, .chunk_positions = 64});
+  ASSERT_NE(target, nullptr);
+  const auto sequence = new_sequence(*target);
+  run_rows(*target, *sequence, 8);
+  run_rows(*target, *sequence, 1);
+  const int64_t before = counted("set"), requests = counted("requests");
+  for (int i = 0; i < 20; ++i) run_rows(*target, *sequence, 1);
+  EXPECT_EQ(counted("set"), before);
+  EXPECT_EQ(counted("requests"), requests);
+}
+
+TEST_F(OpenVinoRequests, read_and_write_the_devices_own_memory) {
+  for (const KvFormat kv : {KvFormat::int8, KvFormat::f16}) {
+    const int64_t before = counted("copied"), set = counted("set");
+    const auto target = model({.kv = kv, .block_rows = {1, 8}, .chunk_positions = 16}, "gemma3");
+    ASSERT_NE(target, nullptr);
+    const auto sequence = new_sequence(*target);
+    for (int i = 0; i < 9; ++i) run_rows(*target, *sequence, i % 2 == 0 ? 7 : 1);
+    EXPECT_EQ(counted("copied"), before);
+    EXPECT_GT(counted("set"), set);
+  }
+}
+
+TEST_F(OpenVinoRequests, use_our_memory_where_the_device_has_none) {
+  told("context=none");
+  const int64_t before = counted("copied");
+  const auto target = model({.block_rows = {1, 8}, .chunk_positions = 16});
+  ASSERT_NE(target, nullptr);
+  run_rows(*target, *new_sequence(*target), 7);
+  EXPECT_GT(counted("copied"), before);
+}
+
+// A deep model with few requests: the graphs beyond them make theirs for each run, attention binds its own anew.
+TEST_F(OpenVinoRequests, never_are_more_than_the_driver_allows) {
+  ASSERT_EQ(counted("requests"), 0);
+  counted("from_now_on");
+  openvino::Platform small = *openvino::find_platform("4000");
+  small.requests = 9;
+  small.attention_requests = 3;
+  constexpr int kLayers = 6;
+  const auto plan = plan_resident(small, {.segments = kLayers + 1, .attentions = kLayers, .weight_bytes = 1});
+  ASSERT_TRUE(plan);
+  ASSERT_FALSE(plan->all_resident());
+  const auto target = model({.kv = KvFormat::int8,
+                             .block_rows = {1, 8},
+                             .chunk_positions = 16,
+                             .resident_graphs = plan->resident_graphs,
+                             .attention_requests = plan->attention_requests},
+                            "llama", kLayers);
+  ASSERT_NE(target, nullptr);
+  const auto a = new_sequence(*target), b = new_sequence(*target);
+  for (int i = 0; i < 10; ++i) {
+    run_rows(*target, *a, 7);
+    run_rows(*target, *b, 1);
+  }
+  EXPECT_LE(counted("most_requests"), small.requests);
+  EXPECT_GE(counted("requests"), plan->requests() - 1);  // and no fewer than that stay
+}
+
+// As DESIGN has it: chunks of fixed lengths, so a longer context adds at most those that a shorter one had not.
+TEST_F(OpenVinoRequests, of_another_context_compile_nothing_again) {
+  const auto compiled_with = [](int64_t context) {
+    const int64_t before = counted("distinct");
+    const auto target = model({.block_rows = {1, 8}, .chunk_positions = 64, .max_context = context}, "qwen3");
+    EXPECT_NE(target, nullptr);
+    const auto sequence = new_sequence(*target);
+    while (sequence->length() + 8 <= std::min<int64_t>(context, 500)) run_rows(*target, *sequence, 8);
+    return counted("distinct") - before;
+  };
+  EXPECT_GT(compiled_with(1024), 0);
+  EXPECT_EQ(compiled_with(1024), 0);
+  EXPECT_EQ(compiled_with(300), 0);   // nothing for a shorter one
+  EXPECT_EQ(compiled_with(2048), 2);  // the chunk of 16 x 64, for both numbers of rows: nothing else
+}
+
+TEST_F(OpenVinoRequests, compile_nothing_in_a_step) {
+  const auto target = model({.block_rows = {1, 8}, .chunk_positions = 16}, "gemma3");
+  ASSERT_NE(target, nullptr);
+  const int64_t before = counted("compiled");
+  const auto sequence = new_sequence(*target);
+  while (sequence->length() < 700) run_rows(*target, *sequence, 8);
+  EXPECT_EQ(counted("compiled"), before);
+}
+
+}  // namespace
+}  // namespace onw::testing
