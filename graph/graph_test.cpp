@@ -73,6 +73,7 @@ TEST(Builder, keeps_the_first_mistake_with_the_name_of_its_step) {
   EXPECT_EQ(done.error().message, "body: L07/q_proj: linear: x has 8 inputs, w is f32[4,9]");
 }
 
+// npu-086
 TEST(Verifier, refuses_wrong_types_orders_levels_and_names) {
   const Program good = small_program();
   EXPECT_TRUE(verify(good));

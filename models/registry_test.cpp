@@ -45,6 +45,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryFamily,
                          testing::Values("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
                                          "GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Gemma3ForCausalLM"));
 
+// npu-076
 TEST(Registry, an_unknown_architecture_lists_what_is_known_and_the_nearest_name) {
   const auto family = find_family(Json{{"architectures", {"LlamaForCausualLM"}}});
   ASSERT_FALSE(family);

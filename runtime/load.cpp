@@ -15,6 +15,7 @@
 #include "passes/quantise.h"
 #include "runtime/choose_device.h"
 #include "runtime/engine.h"
+#include "runtime/load_with_standby.h"
 #include "runtime/measured_threads.h"
 #include "store/cache_store.h"
 #include "store/model_folder.h"
@@ -121,7 +122,8 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
                     .threads = machinery.threads.threads,
                     .cpus = machinery.threads.cpus,
                     .max_step_rows = options.max_step_rows,
-                    .max_context = options.max_context};
+                    .max_context = options.max_context,
+                    .on_compiled = options.on_compiled};
   const auto shape = shape_of(model.program, *weights);
   RETURN_IF_ERROR(shape);
   RETURN_IF_ERROR(plan_graphs(o, *platform, *shape, choice));
@@ -202,30 +204,21 @@ Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path&
   return device->make(std::move(*model), machinery, options, *choice);
 }
 
-namespace {
-
-Result<std::unique_ptr<Engine>> load_on(const std::filesystem::path& model_folder, const EngineOptions& options) {
-  auto executable = load_executable(
-      model_folder,
-      {.device = options.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
-  RETURN_IF_ERROR(executable);
-  return Engine::create(std::move(*executable), options);
-}
-
-}  // namespace
-
-// Whoever did not ask for the NPU gets an answer from the CPU where the NPU cannot give one.
+// A device that takes minutes to be made, or may be lost, has the CPU beside it: whoever did not ask for it gets an
+// answer whatever it does.
 Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_folder, const EngineOptions& options) {
   const auto choice = choose_device(options.device);
   RETURN_IF_ERROR(choice);
   EngineOptions chosen = options;
   chosen.device = choice->device;
   chosen.device_reason = choice->reason;
-  auto engine = load_on(model_folder, chosen);
-  if (engine || !options.device.empty() || chosen.device == "CPU") return engine;
-  chosen.device = "CPU";
-  chosen.device_reason = fmt::format("the NPU does not take this model: {}", engine.error().message);
-  return load_on(model_folder, chosen);
+  if (choice->device == "NPU" || choice->device == "GPU")
+    return load_with_standby(model_folder, chosen, *choice, !options.device.empty());
+  auto executable = load_executable(
+      model_folder,
+      {.device = chosen.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
+  RETURN_IF_ERROR(executable);
+  return create(std::move(*executable), chosen);
 }
 
 }  // namespace onw

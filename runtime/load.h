@@ -31,6 +31,9 @@ struct LoadOptions {
   // The reference: with the integer arithmetic that the CPU computes, or in plain FP32. OpenVINO's devices: with
   // activations quantised by groups, or in FP32.
   bool quantised = true;
+  // OpenVINO's devices: graphs compiled of all, false stops; and a token that stops between two of them.
+  std::function<bool(int done, int total)> on_compiled = {};
+  std::shared_ptr<CancelToken> cancel = {};
 };
 
 // Errors: not_found, bad_format, unsupported (a device, or a family that onw does not know), missing_tensor,

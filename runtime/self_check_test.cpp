@@ -32,6 +32,7 @@ TEST(SelfCheck, takes_a_device_that_computes_the_same) {
   EXPECT_EQ(device.shared()->counters.sequences, 0) << "nothing stays";
 }
 
+// npu-083
 TEST(SelfCheck, refuses_a_device_that_computes_something_else_and_says_what_to_do) {
   FakeExecutable device(always(7)), cpu;
   const auto check = compare_first_rows(device, cpu);

@@ -73,6 +73,7 @@ TEST(ResidentPlan, where_memory_holds_one_copy_one_number_of_rows_serves_both) {
   EXPECT_EQ(plan->bytes, weights + p.work_bytes);
 }
 
+// npu-078
 TEST(ResidentPlan, what_does_not_fit_at_all_is_refused_with_the_numbers) {
   const auto plan =
       plan_resident(platform("3720"),

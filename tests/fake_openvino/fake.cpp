@@ -4,7 +4,9 @@
 //   version=TEXT       what it calls itself (default 2026.4.1-fake)
 //   core=fail          starting it fails
 //   compile=fail|crash
-//   infer=nan|zero|lost  the logits are no numbers, are zeros, or the device is gone
+//   infer=nan|zero|wrong|lost|oom  the logits are no numbers, are zeros, or always name token 1; the device is gone, or
+//                      has no memory
+//   infer.from=N       so from the N-th run of any graph on
 //   context=none       the device has no memory of its own
 //
 // fake_openvino_count(NAME) says what was asked of it: "compiled" graphs, "distinct" ones by their text, "requests"
@@ -59,6 +61,13 @@ std::string scripted(const std::string& name) {
 int fail(const char* why) {
   last_error = why;
   return -1;
+}
+
+// The graph by which onw tries a device: y = x + x.
+int small_graph(Request& request) {
+  const Tensor &x = request.tensors["x"], &y = request.tensors["y"];
+  for (int64_t i = 0; i < std::min(x.elements, y.elements); ++i) y.data[i] = 2 * x.data[i];
+  return 0;
 }
 
 int handle = 0;  // what all objects without a state are
@@ -145,12 +154,17 @@ int ov_infer_request_set_tensor(Request* request, const char* name, const Tensor
   return request->tensors[name] = *tensor, 0;
 }
 int ov_infer_request_infer(Request* request) {
-  const std::string how = scripted("infer");
+  const std::string from = scripted("infer.from");  // until then all is well
+  const bool begun = from.empty() || ++counts["inferred"] >= std::stoll(from);
+  const std::string how = begun ? scripted("infer") : "";
   if (how == "lost") return fail("ZE_RESULT_ERROR_DEVICE_LOST");
+  if (how == "oom") return fail("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY");
+  if (request->tensors.contains("x") && request->tensors.contains("y")) return small_graph(*request);
   const auto logits = request->tensors.find("logits");
   if (logits == request->tensors.end()) return 0;
   const float value = how == "nan" ? std::numeric_limits<float>::quiet_NaN() : how == "zero" ? 0.0f : 1.0f;
   for (int64_t i = 0; i < logits->second.elements; ++i) logits->second.data[i] = value;
+  if (how == "wrong") logits->second.data[1] = 100;
   return 0;
 }
 int ov_infer_request_get_profiling_info(const void*, void*) { return fail("no profile"); }

@@ -1,0 +1,94 @@
+#include "runtime/load_with_standby.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/paths.h"
+#include "runtime/hand_over.h"
+#include "runtime/load.h"
+#include "runtime/self_check.h"
+#include "store/model_folder.h"
+#include "targets/openvino/platforms.h"
+#include "targets/openvino/runtime.h"
+
+namespace onw {
+namespace {
+
+// What the numbers of compiled graphs depend on. Errors: not_found, bad_format; those of Runtime.
+Result<std::string> check_key(const std::filesystem::path& model_folder, const DeviceChoice& choice) {
+  const auto folder = ModelFolder::open(model_folder);
+  RETURN_IF_ERROR(folder);
+  const auto runtime = openvino::Runtime::load(choice.library);
+  RETURN_IF_ERROR(runtime);
+  const auto& weights = folder->engine().files.at(std::string(kWeightsFile));
+  std::string key =
+      fmt::format("{}\n{}\n{}\n{}", weights.sha256, choice.device, choice.platform, (*runtime)->version());
+  for (const char* fact : {"FULL_DEVICE_NAME", "NPU_DRIVER_VERSION", "NPU_COMPILER_VERSION"})
+    if (const auto value = (*runtime)->property(choice.device, fact)) key += "\n" + *value;
+  return key;
+}
+
+// Whether the device computes with the model's formats as they are: known before anything is made.
+Result<void> check_formats(const std::filesystem::path& model_folder, const DeviceChoice& choice) {
+  const auto folder = ModelFolder::open(model_folder);
+  RETURN_IF_ERROR(folder);
+  const openvino::Platform* platform = openvino::find_platform(choice.platform);
+  CHECK(platform != nullptr);
+  const auto& takes = folder->engine().runs_on;
+  if (std::ranges::find(takes, platform->formats) != takes.end()) return {};
+  return error(Code::unsupported,
+               "the {} ({}) does not compute with a weight format of this model, which runs on {}. Convert it anew: "
+               "onw convert SRC OUT --for npu. --device CPU takes it as it is",
+               choice.device, choice.platform, fmt::join(takes, ", "));
+}
+
+Result<std::unique_ptr<Executable>> load_standby(const std::filesystem::path& model_folder,
+                                                 const EngineOptions& options) {
+  return load_executable(
+      model_folder, {.device = "CPU", .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& model_folder,
+                                                  const EngineOptions& options, const DeviceChoice& choice,
+                                                  bool insisted) {
+  const auto taken = check_formats(model_folder, choice);
+  if (!taken && insisted) return Failure(taken.error());
+  auto standby = load_standby(model_folder, options);
+  RETURN_IF_ERROR(standby);
+  if (!taken) {
+    EngineOptions alone = options;
+    alone.device = "CPU";
+    alone.device_reason = taken.error().message;
+    return Engine::create(std::move(*standby), alone);
+  }
+  const auto kept = std::make_shared<std::optional<KeptCheck>>();  // the maker's, then the check's
+  const DeviceMaker maker = [=, kv = options.kv,
+                             threads = options.threads](const Making& making) -> Result<std::unique_ptr<Executable>> {
+    const auto key = check_key(model_folder, choice);
+    RETURN_IF_ERROR(key);
+    kept->emplace(cache_folder(), *key);
+    if (const auto known = (*kept)->read()) RETURN_IF_ERROR(judge(*known, choice.device));
+    const auto goes_on = [progress = making.progress](int64_t, int64_t) { return progress(0, 0); };
+    return load_executable(model_folder, {.device = choice.device,
+                                          .kv = kv,
+                                          .threads = threads,
+                                          .observer = goes_on,
+                                          .on_compiled = making.progress,
+                                          .cancel = making.cancel});
+  };
+  const auto check = [kept, name = choice.device](Executable& device, Executable& cpu) {
+    return check_once(**kept, device, cpu, name);
+  };
+  const auto status = std::make_shared<DeviceStatus>(options.notice);
+  auto pair = make_hand_over(std::move(*standby), maker,
+                             {.device = choice.device, .insisted = insisted, .check = check, .status = status});
+  return Engine::create(std::move(pair), options, status);
+}
+
+}  // namespace onw
