@@ -1,5 +1,6 @@
 #include "cli/doctor_openvino.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,20 @@ std::string device_text(const openvino::DeviceFacts& device) {
     text += fmt::format("{}driver {}", text.empty() ? "" : ", ", driver);
   return fmt::format("{}{}{}", text, text.empty() ? "" : "; ",
                      device.trouble.empty() ? "a small graph runs" : "no graph runs, see below");
+}
+
+// What others say, such as "Cannot load library /x/y/libz.so", without the folders: "libz.so".
+std::string without_folders(const std::string& text) {
+  constexpr std::string_view kEnds = " \t'\"`,;:()[]<>";
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    out += word.starts_with('/') ? word.substr(word.rfind('/') + 1) : word;
+    if (end < text.size()) out += text[end];
+    at = end + 1;
+  }
+  return out;
 }
 
 }  // namespace
@@ -66,7 +81,9 @@ std::vector<std::string> openvino_advice(const OpenVinoFindings& f, bool with_pa
   if (f.found() && !f.trouble.empty())
     advice.push_back("OpenVINO: " + (with_paths ? f.trouble : "is there, but does not start: onw doctor says why"));
   for (const auto& device : f.probe.devices)
-    if (!device.trouble.empty()) advice.push_back(fmt::format("OpenVINO's device {}: {}", device.name, device.trouble));
+    if (!device.trouble.empty())
+      advice.push_back(fmt::format("OpenVINO's device {}: {}", device.name,
+                                   with_paths ? device.trouble : without_folders(device.trouble)));
   return advice;
 }
 

@@ -3,7 +3,7 @@
 //
 //   version=TEXT       what it calls itself (default 2026.4.1-fake)
 //   core=fail          starting it fails
-//   compile=fail|crash
+//   compile=fail|crash|none   none: there is no compiler, and its message names a folder
 //   infer=nan|zero|wrong|lost|oom  the logits are no numbers, are zeros, or always name token 1; the device is gone, or
 //                      has no memory
 //   infer.from=N       so from the N-th run of any graph on
@@ -123,6 +123,7 @@ int ov_core_compile_model(const void*, const Model* model, const char*, size_t, 
   texts.insert(model->text);
   counts["distinct"] = static_cast<int64_t>(texts.size());
   if (scripted("compile") == "crash") std::abort();
+  if (scripted("compile") == "none") return fail("Cannot load library /srv/somebody/npu/libcompiler.so: no such file");
   *compiled = &handle;
   return scripted("compile") == "fail" ? fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error") : 0;
 }
