@@ -224,7 +224,7 @@ std::string to_text(const Report& r) {
   const std::string device = r.device.device == "CPU" ? "" : fmt::format(", device {}", r.device.device);
   return fmt::format("{} on {} ({}, {} threads{})\n", r.model, cpu_features().model,
                      active_isa() ? name(*active_isa()) : "", r.roofs.threads, device) +
-         table(rows) + (graphs ? "HOST: the share of the time outside the device's graphs\n" : "") +
+         table(rows) + (graphs ? "HOST: the share of the time outside the device's graphs and attention\n" : "") +
          fmt::format("roofs: {:.2f} GB/s read, {:.3f} TOPS of INT8{}\n", r.roofs.read_bytes_per_s * 1e-9,
                      r.roofs.ops_per_s * 1e-12,
                      r.roofs.vector_ops_per_s < r.roofs.ops_per_s

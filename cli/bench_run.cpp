@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "cli/output.h"
+#include "graph/ops.h"
 #include "targets/op_observer.h"
 
 namespace onw::cli {
@@ -27,8 +28,8 @@ double median(std::vector<double> values) {
 
 namespace {
 
-// Counts the time in graphs while it lives; nothing where `graphs` says that there are none, for a target of many short
-// ops would be slower for it.
+// Counts the time in graphs, and in attention by the host's kernels, while it lives; nothing where `graphs` says that
+// there are none, for a target of many short ops would be slower for it.
 class GraphTime final : public OpObserver {
  public:
   GraphTime(Executable& executable, bool graphs) : executable_(graphs ? &executable : nullptr) {
@@ -41,7 +42,7 @@ class GraphTime final : public OpObserver {
   GraphTime& operator=(const GraphTime&) = delete;
 
   void seen(const SeenOp& op) override {
-    if (op.kind == kGraphOp) seconds_ += op.seconds;
+    if (op.kind == kGraphOp || op.kind == name(Op::attention)) seconds_ += op.seconds;
   }
   double seconds() const { return seconds_; }
 

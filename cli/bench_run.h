@@ -33,7 +33,7 @@ struct BenchCase {
 struct BenchTiming {
   BenchCase what;
   double seconds = 0;      // of the whole prompt, or of one decode step: the median
-  double host_share = -1;  // of them, outside the graphs of a device (OpenVINO's); -1: there are none
+  double host_share = -1;  // of them, neither in the graphs of a device (OpenVINO's) nor in attention; -1: no graphs
   double tokens_per_s = 0;
   double bytes_per_s = 0;
   double ops_per_s = 0;
@@ -57,7 +57,8 @@ class Bench {
   Result<BenchTiming> time(const BenchCase& what, bool profile);
 
  private:
-  // Seconds of each round, or step; and the share of them all that is not in graphs, -1 where nothing is.
+  // Seconds of each round, or step; and the share of them all that computes neither graphs nor attention, -1 without
+  // graphs.
   struct Timed {
     std::vector<double> seconds;
     double host_share = -1;

@@ -30,6 +30,8 @@ class KvSide {
   virtual Result<void> run(size_t segment, std::byte* arena) = 0;
   // Seconds inside the device since the start: no work of the host's.
   virtual double device_seconds() const { return 0; }
+  // And in attention by the host's own kernels, which is the model's work too.
+  virtual double attention_seconds() const { return 0; }
 
   virtual int64_t state_bytes(int64_t tokens) const = 0;
   virtual int64_t work_bytes() const { return 0; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 
 #include "graph/ops.h"
 #include "targets/cpu/sequence.h"
@@ -51,9 +52,19 @@ class PageSide final : public KvSide {
                             .pool = options_.pool,
                             .isa = options_.isa,
                             .attention = &attention_ops(options_.isa)};
-    for (const auto& step : steps_[segment]) step->run(c);
+    for (const auto& step : steps_[segment]) {
+      if (step.writes) {
+        step.step->run(c);
+        continue;
+      }
+      const auto start = Clock::now();
+      step.step->run(c);
+      attention_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+    }
     return {};
   }
+
+  double attention_seconds() const override { return attention_seconds_; }
 
   int64_t state_bytes(int64_t tokens) const override {
     int64_t bytes = 0;
@@ -68,6 +79,12 @@ class PageSide final : public KvSide {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  struct HostOp {
+    cpu::StepPtr step;
+    bool writes = false;  // K and V; else attends
+  };
+
   static cpu::CpuSequence& cpu_sequence(Sequence& s) { return static_cast<cpu::CpuSequence&>(s); }
 
   Result<void> add(const HostStep& step, const BufferPlan& buffers, const WeightSet& weights,
@@ -78,11 +95,12 @@ class PageSide final : public KvSide {
     const StateDecl& decl = form_->program.states[static_cast<size_t>(state)];
     const auto slot = [&](const std::string& name) { return buffers.slots.at(name); };
     if (n.op == Op::kv_write) {
-      steps_.back().push_back(cpu::make_kv_write(n.label, {.k = slot(step.operands[0]),
-                                                           .v = slot(step.operands[1]),
-                                                           .state = state,
-                                                           .heads = decl.heads,
-                                                           .head_dim = decl.head_dim}));
+      steps_.back().push_back({cpu::make_kv_write(n.label, {.k = slot(step.operands[0]),
+                                                            .v = slot(step.operands[1]),
+                                                            .state = state,
+                                                            .heads = decl.heads,
+                                                            .head_dim = decl.head_dim}),
+                               true});
       return {};
     }
     if (n.attributes.integer("bidirectional") != 0 || decl.value_dim != decl.head_dim)
@@ -101,17 +119,18 @@ class PageSide final : public KvSide {
       sinks_.push_back(std::make_unique<const std::vector<float>>(std::move(*sinks)));
       attention.sinks = *sinks_.back();
     }
-    steps_.back().push_back(cpu::make_attention(n.label, attention, plan, work_));
+    steps_.back().push_back({cpu::make_attention(n.label, attention, plan, work_), false});
     return {};
   }
 
   std::shared_ptr<const cpu::SequenceForm> form_;
   KvSideOptions options_;
-  std::vector<std::vector<cpu::StepPtr>> steps_;
+  std::vector<std::vector<HostOp>> steps_;
   std::vector<std::unique_ptr<const std::vector<float>>> sinks_;
   std::shared_ptr<cpu::AttentionWork> work_;
   std::vector<cpu::Span> spans_;
   int64_t rows_ = 0;
+  double attention_seconds_ = 0;
 };
 
 }  // namespace
