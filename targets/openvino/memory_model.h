@@ -1,5 +1,6 @@
 // What OpenVINO keeps for itself, which no property of it tells: weights packed anew, what passes between the layers of
-// a graph, its own code. Held against what was measured by tests/e2e/memory_test.py.
+// a graph, its own code. Measured beside it, for 512 tokens: SmolLM2-135M (q4g32m) 538 MB at most, 544 MB told; for 64
+// tokens: 1b (q4g128) 1.5 GB, 1.4 GB told (Xeon, OpenVINO 2026.4, 2026-11).
 #pragma once
 
 #include <cstdint>
