@@ -1,17 +1,34 @@
 #include "targets/openvino/compile.h"
 
+#include <algorithm>
 #include <array>
 
 #include "targets/openvino/graphs.h"
 
 namespace onw::openvino {
 
-Properties device_properties(const OpenVinoOptions& o) {
+namespace {
+
+constexpr int kQuantisedGroup = 128;
+
+// Whether rows quantised by groups of 128 meet every weight's scales.
+bool takes_groups(const Program& program) {
+  return std::ranges::all_of(program.weights, [](const WeightDecl& w) {
+    const FormatInfo& f = info(w.format);
+    return w.role != WeightRole::matrix || f.plain() || f.group % kQuantisedGroup == 0;  // 0: one scale per output
+  });
+}
+
+}  // namespace
+
+Properties device_properties(const OpenVinoOptions& o, const Program& program) {
   if (!o.properties.empty()) return o.properties;
-  return {{"INFERENCE_PRECISION_HINT", "f32"},
-          {"DYNAMIC_QUANTIZATION_GROUP_SIZE", o.exact ? "0" : "128"},
-          {"PERFORMANCE_HINT", "LATENCY"},
-          {"INFERENCE_NUM_THREADS", std::to_string(o.threads)}};
+  const bool groups = !o.exact && takes_groups(program);
+  Properties all = {{"DYNAMIC_QUANTIZATION_GROUP_SIZE", groups ? std::to_string(kQuantisedGroup) : "0"},
+                    {"PERFORMANCE_HINT", "LATENCY"},
+                    {"INFERENCE_NUM_THREADS", std::to_string(o.threads)}};
+  if (o.exact || groups) all.emplace_back("INFERENCE_PRECISION_HINT", "f32");
+  return all;
 }
 
 Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction& cut, const WeightSet& weights,
@@ -32,8 +49,8 @@ Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction&
     Block& block = compiled.blocks.emplace_back();
     block.rows = rows;
     const auto add = [&](const Ir& ir, std::vector<Graph>& to) -> Result<void> {
-      auto graph =
-          Graph::compile(options.runtime, ir, *memory, rows, options.openvino_device, device_properties(options));
+      auto graph = Graph::compile(options.runtime, ir, *memory, rows, options.openvino_device,
+                                  device_properties(options, program));
       RETURN_IF_ERROR(graph);
       to.push_back(std::move(*graph));
       constants->drop_file_pages();  // packed: only one copy of the weights stays

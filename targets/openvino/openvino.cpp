@@ -188,7 +188,7 @@ class OpenVino final : public Executable {
                                           : make_chunk_side(program, cut_, body_buffers_, weights, side,
                                                             {.runtime = options_.runtime,
                                                              .device = options_.openvino_device,
-                                                             .properties = device_properties(options_),
+                                                             .properties = device_properties(options_, program),
                                                              .formats = platform_->formats,
                                                              .block_rows = options_.block_rows,
                                                              .base = options_.chunk_positions,

@@ -18,8 +18,7 @@ namespace onw {
 struct OpenVinoOptions {
   std::shared_ptr<const openvino::Runtime> runtime;
   KvFormat kv = KvFormat::f16;
-  // FP32 throughout: for comparisons. Else products of low-bit weights quantise their rows by groups of 128, as the CPU
-  // target does.
+  // FP32 throughout: for comparisons. Else what the device does fastest with the weights' formats (compile.h).
   bool exact = false;
   // Static graphs for blocks of so many rows, ascending, and attention as graphs over chunks of the cache, which the
   // host merges. None: one graph for any number of rows, and attention by the host.
