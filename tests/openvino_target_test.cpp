@@ -200,6 +200,24 @@ TEST_F(WithOpenVino, gives_the_same_bits_by_the_path_of_the_NPU_plugin) {
   }
 }
 
+// The graphs that an NPU would get, rewritten for its arithmetic, in FP32: the numbers of the plain ones.
+TEST_F(WithOpenVino, computes_the_same_with_the_rewritings_for_an_NPU) {
+  for (const char* family : {"qwen2", "gemma3"}) {
+    const RandomModel m = model(family, 320);
+    OpenVinoOptions options{.kv = KvFormat::int8, .exact = true, .block_rows = {1, 16}, .chunk_positions = 16};
+    const auto plain = openvino_of(m, options);
+    options.platform = "4000";
+    const auto legal = openvino_of(m, options);
+    ASSERT_TRUE(plain && legal);
+    const auto ids = some_tokens(*plain, 40, 9);
+    const auto expected = logits_in_segments(*plain, ids, std::vector<int64_t>{19, 1});
+    const auto got = logits_in_segments(*legal, ids, std::vector<int64_t>{19, 1});
+    ASSERT_TRUE(expected && got) << family;
+    EXPECT_LE(std::fabs(mean_kl(*expected, *got, m.program.vocabulary)), 1e-5) << family;
+    EXPECT_NE(largest_difference(*expected, *got), 0) << family << ": the same graphs";
+  }
+}
+
 TEST_F(WithOpenVino, says_which_graphs_are_compiled_and_stops_when_told) {
   const RandomModel m = model("llama", 320);
   std::vector<int> seen;
