@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <fstream>
 
 #include "base/child_process.h"
 
@@ -74,14 +76,16 @@ bool read_some(int fd, std::string& into) {
   return n > 0;
 }
 
-// Reads both until both end; false at the deadline.
-bool read_until(Clock::time_point deadline, const Pipe& out, const Pipe& err, ChildOutcome& outcome) {
+// Reads both until both end; false at the deadline, or when the caller has had enough.
+bool read_until(Clock::time_point deadline, const std::function<bool()>& stop, const Pipe& out, const Pipe& err,
+                ChildOutcome& outcome) {
+  constexpr int64_t kAskEveryMs = 50;
   std::array<pollfd, 2> open = {pollfd{out.end(0), POLLIN, 0}, pollfd{err.end(0), POLLIN, 0}};
   while (open[0].fd >= 0 || open[1].fd >= 0) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
-    if (::poll(open.data(), open.size(), static_cast<int>(std::min<int64_t>(left, 1 << 30))) < 0 && errno != EINTR)
-      return false;
+    if (left <= 0 || (stop && stop())) return false;
+    const int64_t wait = std::min<int64_t>(left, stop ? kAskEveryMs : 1 << 30);
+    if (::poll(open.data(), open.size(), static_cast<int>(wait)) < 0 && errno != EINTR) return false;
     for (size_t i = 0; i < open.size(); ++i)
       if (open[i].fd >= 0 && open[i].revents != 0 && !read_some(open[i].fd, i == 0 ? outcome.output : outcome.errors))
         open[i].fd = -1;
@@ -102,6 +106,11 @@ bool wait_until(pid_t child, Clock::time_point deadline, int& status) {
 }  // namespace
 
 Result<ChildOutcome> run_child(const std::vector<std::string>& words, double seconds) {
+  return run_child(words, seconds, nullptr);
+}
+
+Result<ChildOutcome> run_child(const std::vector<std::string>& words, double seconds,
+                               const std::function<bool()>& stop) {
   CHECK(!words.empty());
   Pipe out, err;
   if (!out.is_open() || !err.is_open()) return error(Code::io, "no pipe to a child process: {}", ::strerror(errno));
@@ -113,8 +122,9 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& words, double sec
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   ChildOutcome outcome;
   int status = 0;
-  outcome.timed_out = !read_until(deadline, out, err, outcome) || !wait_until(*child, deadline, status);
-  if (outcome.timed_out) {
+  if (!read_until(deadline, stop, out, err, outcome) || !wait_until(*child, deadline, status)) {
+    outcome.timed_out = Clock::now() >= deadline;
+    outcome.stopped = !outcome.timed_out;
     ::kill(-*child, SIGKILL);
     while (::waitpid(*child, &status, 0) < 0 && errno == EINTR) {
     }
@@ -124,8 +134,15 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& words, double sec
   return outcome;
 }
 
+void be_a_child() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::ofstream("/proc/self/oom_score_adj") << "1000";
+}
+
 std::string describe(const ChildOutcome& outcome, double seconds) {
   if (outcome.timed_out) return fmt::format("did not end within {:.0f} s", seconds);
+  if (outcome.stopped) return "was stopped";
+  if (outcome.signal == SIGKILL) return "was killed: the system had no memory left, or somebody ended it";
   if (outcome.signal != 0) return fmt::format("crashed ({})", ::strsignal(outcome.signal));
   return fmt::format("ended with exit code {}", outcome.exit_code);
 }

@@ -26,6 +26,9 @@ class MappedFile {
   // it reads in small pages first (0.7 GB cold: 1.0 s with it, 0.4 s without; Xeon, Linux 6.18, 2026-11).
   void advise_huge_pages() const;
 
+  // Gives the pages back to the system, which reads them again when they are touched.
+  void drop_pages() const;
+
  private:
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;

@@ -52,6 +52,10 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::drop_pages() const {
+  if (size_ > 0) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 void MappedFile::advise_huge_pages() const {
   if (data_ == nullptr) return;
   ::madvise(const_cast<std::byte*>(data_), size_, MADV_HUGEPAGE);

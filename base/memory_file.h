@@ -19,6 +19,8 @@ class MemoryFile {
 
   // Opens like any other file while this object lives; what was mapped from it stays valid after that.
   std::filesystem::path path() const;
+  // The same for other processes of this user.
+  std::filesystem::path path_for_others() const;
 
  private:
   int fd_ = -1;

@@ -27,6 +27,8 @@ MemoryFile::~MemoryFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+std::filesystem::path MemoryFile::path_for_others() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_); }
+
 std::filesystem::path MemoryFile::path() const { return fmt::format("/proc/self/fd/{}", fd_); }
 
 }  // namespace onw

@@ -58,6 +58,9 @@ Result<void> rename_durably(const std::filesystem::path& from, const std::filesy
 // no_space where fewer than `bytes` are free where `folder` lies, else nothing. `what` begins the message.
 Result<void> require_free_space(const std::filesystem::path& folder, int64_t bytes, std::string_view what);
 
+// Where a limit of this process on the size of files ends them; the largest number where there is none.
+int64_t file_size_limit();
+
 // Nanoseconds since 1970. Errors: not_found, io.
 Result<int64_t> modification_time_ns(const std::filesystem::path& path);
 

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,6 +156,12 @@ Result<void> require_free_space(const fs::path& folder, int64_t bytes, std::stri
   if (failed || static_cast<int64_t>(space.available) >= bytes || static_cast<int64_t>(space.available) < 0) return {};
   return error(Code::no_space, "{} needs {} MB in {}, which has {} MB free. Free some space or choose another place",
                what, (bytes >> 20) + 1, folder.string(), space.available >> 20);
+}
+
+int64_t file_size_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur > INT64_MAX) return INT64_MAX;
+  return static_cast<int64_t>(limit.rlim_cur);
 }
 
 Result<int64_t> modification_time_ns(const fs::path& path) {

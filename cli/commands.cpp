@@ -74,6 +74,13 @@ std::span<const Command> all_commands() {
        "of the weights against their digest. A published model is checked as it is, and not converted.",
        {kModel},
        run_check},
+      {"compile",
+       "Compiles a model's graphs for an NPU or a GPU ahead of the first question",
+       "Several at once, each in a process of its own, as memory and processors allow. What is compiled lies in the "
+       "cache (onw list --cache), and is not compiled again; what did not compile is not tried again, unless --again. "
+       "Ctrl-C stops, and the same command goes on.",
+       {kModel},
+       run_compile},
       {"doctor", "Shows what this machine offers, and what to do about what it lacks", "", {}, run_doctor},
   };
   return commands;

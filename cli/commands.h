@@ -21,6 +21,7 @@ Result<void> run_render(const Args& args);
 Result<void> run_bench(const Args& args);
 Result<void> run_eval_command(const Args& args);
 Result<void> run_inspect(const Args& args);
+Result<void> run_compile(const Args& args);
 Result<void> run_check(const Args& args);
 Result<void> run_doctor(const Args& args);
 

@@ -20,6 +20,11 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--threads", Kind::integer, "N", "", "ONW_THREADS", "chat serve bench eval inspect",
      "Threads that compute (default: one per physical core, within the quota of the process)", 1, 4096},
 
+    {"--device", Kind::choice, "NPU|GPU", "NPU", "", "compile", "What to compile for"},
+    {"--platform", Kind::choice, "3720|4000|5010", "", "", "compile",
+     "Compiles for an NPU of this generation, which need not be here; the NPU compiler's library must"},
+    {"--again", Kind::toggle, "", "", "", "compile", "Tries anew what did not compile before"},
+
     // One answer.
     {"--prompt", Kind::text, "TEXT", "", "", "chat", "Answers this once: the answer alone goes to stdout"},
     {"--max-tokens", Kind::integer, "N", "", "", "chat", "At most so many tokens per answer", 1, kMany},
@@ -116,12 +121,13 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--csv", Kind::toggle, "", "", "", "bench", "Comma-separated values"},
     {"--svg", Kind::text, "FILE", "", "", "bench", "Draws the figures"},
     {"--report", Kind::toggle, "", "", "", "doctor", "Text to paste into a report of a fault"},
-    {"--cache", Kind::toggle, "", "", "", "list", "Also what lies in the cache"},
+    {"--cache", Kind::toggle, "", "", "", "list",
+     "Also what lies in the cache: layouts, compiled graphs and measured tables"},
 });
 
 constexpr auto kVariables = std::to_array<Variable>({
     {"ONW_HOME", "Models and settings (default: $XDG_DATA_HOME/onw)"},
-    {"ONW_CACHE", "Layouts and measured tables; may be deleted (default: $XDG_CACHE_HOME/onw)"},
+    {"ONW_CACHE", "Layouts, compiled graphs and measured tables; may be deleted (default: $XDG_CACHE_HOME/onw)"},
     {"ONW_ISA", "Forces an instruction set: generic, avx2, avxvnni, avx512vnni, amx"},
     {"ONW_OPENVINO_DIR", "The folder with OpenVINO's libraries (default: the wheel of a Python, an installed package)"},
     {"ONW_NPU_STAND_IN",

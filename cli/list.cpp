@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "hub/leftovers.h"
 #include "hub/local.h"
+#include "runtime/compile_ahead.h"
 
 namespace onw::cli {
 namespace {
@@ -19,8 +20,61 @@ std::time_t seconds_of(std::filesystem::file_time_type time) {
   return std::chrono::system_clock::to_time_t(std::chrono::file_clock::to_sys(time) + std::chrono::nanoseconds(0));
 }
 
+// One thing in the cache.
+struct Kept {
+  std::string kind;  // "layout", "compiled graph", "table"
+  std::string model, what;
+  int64_t bytes = 0;
+  std::filesystem::file_time_type used;
+};
+
+std::string what_of(const openvino::BlobRecord& r) {
+  const std::string graph = fmt::format("{} for {} rows on {}", r.segment, r.rows, r.platform);
+  return r.ended == openvino::Ended::compiled ? graph : fmt::format("{}: {}", graph, name(r.ended));
+}
+
+Result<std::vector<Kept>> kept_in_cache() {
+  std::vector<Kept> all;
+  const auto layouts = layout_cache().entries();
+  RETURN_IF_ERROR(layouts);
+  for (const auto& entry : *layouts) all.push_back({"layout", entry.model, "", entry.bytes, entry.used});
+  const auto blobs = blob_store().entries();
+  RETURN_IF_ERROR(blobs);
+  for (const auto& r : *blobs) all.push_back({"compiled graph", r.model, what_of(r), r.bytes, r.used});
+  std::error_code failed;
+  for (const auto& folder : std::filesystem::directory_iterator(cache_folder(), failed)) {
+    const std::string name = folder.path().filename().string();
+    if (!folder.is_directory() || name == "layouts" || name == "blobs") continue;
+    for (const auto& item : std::filesystem::directory_iterator(folder.path(), failed))
+      if (item.is_regular_file())
+        all.push_back({"table", "", name, static_cast<int64_t>(item.file_size()), item.last_write_time()});
+  }
+  return all;
+}
+
+ordered_json cache_json(const std::vector<Kept>& kept) {
+  ordered_json entries = ordered_json::array();
+  for (const Kept& k : kept)
+    entries.push_back({{"kind", k.kind},
+                       {"model", k.model},
+                       {"what", k.what},
+                       {"bytes", k.bytes},
+                       {"used", fmt::format("{:%FT%TZ}", fmt::gmtime(seconds_of(k.used)))}});
+  return {
+      {"folder", cache_folder().string()}, {"bytes", folder_bytes(cache_folder())}, {"entries", std::move(entries)}};
+}
+
+Result<void> print_cache(const std::vector<Kept>& kept) {
+  std::vector<std::vector<std::string>> rows = {{"CACHED", "MODEL", "WHAT", "SIZE", "USED"}};
+  for (const Kept& k : kept)
+    rows.push_back(
+        {k.kind, k.model, k.what, bytes_text(k.bytes), fmt::format("{:%F %R}", fmt::localtime(seconds_of(k.used)))});
+  if (!kept.empty()) RETURN_IF_ERROR(print("{}", table(rows)));
+  return print("cache: {} in {} (may be deleted)\n", bytes_text(folder_bytes(cache_folder())), cache_folder().string());
+}
+
 Result<void> print_json(const std::vector<LocalModel>& models, const std::vector<Leftover>& unfinished,
-                        bool with_cache) {
+                        const std::vector<Kept>* cache) {
   ordered_json all = {{"models", ordered_json::array()}, {"unfinished", ordered_json::array()}};
   for (const auto& model : models)
     all["models"].push_back({{"name", model.name},
@@ -33,7 +87,7 @@ Result<void> print_json(const std::vector<LocalModel>& models, const std::vector
                                  {"folder", left.folder.string()},
                                  {"bytes", left.bytes},
                                  {"in_use", left.in_use}});
-  if (with_cache) all["cache"] = {{"folder", cache_folder().string()}, {"bytes", folder_bytes(cache_folder())}};
+  if (cache != nullptr) all["cache"] = cache_json(*cache);
   return print("{}\n", all.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
@@ -55,7 +109,9 @@ Result<void> run_list(const Args& args) {
   const auto models = list_models(folder);
   RETURN_IF_ERROR(models);
   const auto unfinished = list_leftovers(home_folder());
-  if (args.has("--json")) return print_json(*models, unfinished, args.has("--cache"));
+  const auto kept = args.has("--cache") ? kept_in_cache() : Result<std::vector<Kept>>();
+  RETURN_IF_ERROR(kept);
+  if (args.has("--json")) return print_json(*models, unfinished, args.has("--cache") ? &*kept : nullptr);
   if (models->empty()) tell("No models in {} yet. Get one: onw pull ORG/NAME\n", folder.string());
   std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "CONVERTED"}};
   for (const auto& model : *models)
@@ -63,9 +119,7 @@ Result<void> run_list(const Args& args) {
         {model.name, bytes_text(model.bytes), fmt::format("{:%F %R}", fmt::localtime(seconds_of(model.modified)))});
   if (!models->empty()) RETURN_IF_ERROR(print("{}", table(rows)));
   RETURN_IF_ERROR(print_unfinished(unfinished));
-  if (args.has("--cache"))
-    return print("cache: {} in {} (may be deleted)\n", bytes_text(folder_bytes(cache_folder())),
-                 cache_folder().string());
+  if (args.has("--cache")) return print_cache(*kept);
   return {};
 }
 

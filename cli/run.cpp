@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/suggest.h"
 #include "server/request_fields.h"
+#include "targets/openvino/compile_child.h"
 #include "targets/openvino/probe.h"
 
 namespace onw::cli {
@@ -59,6 +60,19 @@ Result<void> probe_openvino(const std::vector<std::string>& words) {
   return write_output(*text);
 }
 
+// Compilers take whole processes along: onw compiles each graph in one of its own, which is onw again.
+Result<void> compile_for_openvino(const std::vector<std::string>& words) {
+  if (words.size() != 2) return error(Code::usage, "onw {} is what onw starts by itself", words.front());
+  return write_output(openvino::compile_ordered(words[1]));
+}
+
+// A word that is no command and that onw starts itself with; null for any other.
+Result<void> (*own_command(const std::string& word))(const std::vector<std::string>&) {
+  if (word == openvino::kProbeCommand) return probe_openvino;
+  if (word == openvino::kCompileCommand) return compile_for_openvino;
+  return nullptr;
+}
+
 // A word that is no command; empty where nobody knows it.
 std::optional<std::string> answer(const std::string& word) {
   if (word == "--version") return fmt::format("onw {}\n", kVersion);
@@ -78,11 +92,11 @@ int run(const std::vector<std::string>& words) {
   const std::string& word = words.front();
   const Command* command = find_command(word);
   const auto text = answer(word);
-  const bool probes = word == openvino::kProbeCommand;
-  if (command == nullptr && !text && !probes) return complain_of_command(word);
+  const auto own = own_command(word);
+  if (command == nullptr && !text && own == nullptr) return complain_of_command(word);
   try {
     const auto result = finish(command != nullptr ? run_command(*command, {words.begin() + 1, words.end()})
-                               : probes           ? probe_openvino(words)
+                               : own != nullptr   ? own(words)
                                                   : write_output(*text));
     return result ? 0 : complain(result.error());
   } catch (const std::bad_alloc&) {

@@ -14,6 +14,7 @@
 #include "passes/cut.h"
 #include "passes/quantise.h"
 #include "runtime/choose_device.h"
+#include "runtime/compile_ahead.h"
 #include "runtime/engine.h"
 #include "runtime/load_with_standby.h"
 #include "runtime/measured_threads.h"
@@ -127,6 +128,13 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
   const auto shape = shape_of(model.program, *weights);
   RETURN_IF_ERROR(shape);
   RETURN_IF_ERROR(plan_graphs(o, *platform, *shape, choice));
+  if (!platform->dynamic_rows) {  // compilers of NPUs and GPUs take minutes, and crash
+    auto blobs = blob_options(model, *weights, o.platform);
+    RETURN_IF_ERROR(blobs);
+    if (choice.stand_in) blobs->settings = openvino::stand_in_settings(o.exact);
+    blobs->cancel = options.cancel;
+    o.blobs = std::move(*blobs);
+  }
   return make_openvino(model.program, std::move(*weights), o);
 }
 

@@ -37,6 +37,7 @@ const char* take_all(const SharedLibrary& l, Functions& f) {
   need("ov_model_const_input_by_index", f.model_input);
   need("ov_port_get_element_type", f.port_element_type);
   need("ov_output_const_port_free", f.port_free);
+  need("ov_core_import_model", f.import_blob);
   need("ov_compiled_model_free", f.compiled_free);
   need("ov_compiled_model_get_property", f.compiled_property);
   need("ov_compiled_model_create_infer_request", f.create_request);

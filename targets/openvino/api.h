@@ -71,6 +71,8 @@ struct Functions {
   Status (*port_element_type)(const ov_port* port, int* type);
   void (*port_free)(ov_port* port);
 
+  Status (*import_blob)(const ov_core* core, const char* blob, size_t bytes, const char* device,
+                        ov_compiled_model** compiled);
   void (*compiled_free)(ov_compiled_model* compiled);
   Status (*compiled_property)(const ov_compiled_model* compiled, const char* key, char** value);
   Status (*create_request)(const ov_compiled_model* compiled, ov_infer_request** request);

@@ -36,4 +36,9 @@ Properties device_properties(const OpenVinoOptions& options, const Program& prog
 Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction& cut, const WeightSet& weights,
                                       const OpenVinoOptions& options, std::string_view device);
 
+// The same graphs into the store of options.blobs alone, ahead of any use: for a device that need not be here. Errors:
+// those of lower_program and compile_all.
+Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,
+                                             const OpenVinoOptions& options, std::string_view device);
+
 }  // namespace onw::openvino

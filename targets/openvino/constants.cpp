@@ -19,7 +19,7 @@ Result<Constants> Constants::create(const WeightSet& weights, bool copies) {
   c.owner_ = weights.owner;
   if (!copies)
     for (const auto& [path, bytes] : weights.files) {
-      c.files_.push_back({bytes, c.memory_begin_});
+      c.files_.push_back({path, bytes, c.memory_begin_});
       c.memory_begin_ += pages(bytes.size());
     }
   auto range = AddressRange::reserve(c.memory_begin_ + kMostMemory);
@@ -28,6 +28,13 @@ Result<Constants> Constants::create(const WeightSet& weights, bool copies) {
   for (size_t i = 0; i < c.files_.size(); ++i)
     RETURN_IF_ERROR(c.range_.map_file(weights.files[i].path, c.files_[i].at, c.files_[i].bytes.size()));
   return c;
+}
+
+std::vector<Constants::MappedAt> Constants::files() const {
+  std::vector<MappedAt> all;
+  for (const File& file : files_)
+    all.push_back({file.path, static_cast<int64_t>(file.at), static_cast<int64_t>(file.bytes.size())});
+  return all;
 }
 
 Result<int64_t> Constants::append(std::span<const std::byte> bytes) {

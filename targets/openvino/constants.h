@@ -3,6 +3,7 @@
 // to all of it, and each constant an offset: nothing is copied.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,11 +29,18 @@ class Constants {
   int64_t bytes() const { return static_cast<int64_t>(memory_begin_ + used_); }
   // Of the copies and small constants alone.
   std::span<const std::byte> memory() const { return {range_.data() + memory_begin_, used_}; }
+  // The weight files in the range, for who maps it as we did.
+  struct MappedAt {
+    std::filesystem::path path;
+    int64_t at = 0, bytes = 0;
+  };
+  std::vector<MappedAt> files() const;
   // Pages of the files that compiling has read and nobody needs any more.
   void drop_file_pages() const { range_.drop_file_pages(0, memory_begin_); }
 
  private:
   struct File {
+    std::filesystem::path path;
     std::span<const std::byte> bytes;  // as the weights' views point into it
     size_t at = 0;                     // in our range
   };

@@ -6,9 +6,14 @@ Result<Graph> Graph::compile(std::shared_ptr<const Runtime> runtime, const Ir& i
                              int64_t fixed_rows, const std::string& device, const Properties& properties) {
   auto compiled = runtime->compile(ir.xml, constants, device, properties);
   RETURN_IF_ERROR(compiled);
+  return of(std::move(*compiled), std::move(runtime), ir, fixed_rows);
+}
+
+Result<Graph> Graph::of(CompiledModel compiled, std::shared_ptr<const Runtime> runtime, const Ir& ir,
+                        int64_t fixed_rows) {
   Graph g;
   g.runtime_ = std::move(runtime);
-  g.compiled_ = std::move(*compiled);
+  g.compiled_ = std::move(compiled);
   g.ports_ = ir.inputs;
   g.ports_.insert(g.ports_.end(), ir.outputs.begin(), ir.outputs.end());
   g.fixed_rows_ = fixed_rows;

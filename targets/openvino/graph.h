@@ -15,6 +15,10 @@ class Graph {
   static Result<Graph> compile(std::shared_ptr<const Runtime> runtime, const Ir& ir, const Tensor& constants,
                                int64_t fixed_rows, const std::string& device, const Properties& properties);
 
+  // The same of what is compiled already.
+  static Result<Graph> of(CompiledModel compiled, std::shared_ptr<const Runtime> runtime, const Ir& ir,
+                          int64_t fixed_rows);
+
   // Runs it over `rows` rows of the values at their slots. Errors: internal, with the library's message.
   Result<void> run(int64_t rows, const BufferPlan& buffers, std::byte* arena);
 

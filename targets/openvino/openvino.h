@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/program.h"
 #include "kernels/isa.h"
 #include "targets/executable.h"
+#include "targets/openvino/blob_options.h"
 #include "targets/openvino/runtime.h"
 #include "targets/weights.h"
 
@@ -36,6 +38,8 @@ struct OpenVinoOptions {
   Isa isa = Isa::generic;  // of the host's steps
   int threads = 1;
   std::vector<int> cpus = {};  // of the host's threads, fastest first; empty: they may roam
+  // Where compiled graphs are kept, and by whom they are compiled. None: in this process, and not kept.
+  std::optional<openvino::BlobOptions> blobs = {};
   int max_step_rows = 512;
   int64_t max_context = 0;                                    // 0: the model's
   std::function<bool(int done, int total)> on_compiled = {};  // graphs of all; false stops

@@ -168,6 +168,24 @@ Result<CompiledModel> Runtime::compile(std::string_view xml, const Tensor& weigh
   return compiled;
 }
 
+Result<CompiledModel> Runtime::import(std::span<const std::byte> blob, const std::string& device,
+                                      std::shared_ptr<const void> owner) const {
+  ov_compiled_model* handle = nullptr;
+  const Status s = functions_.import_blob(core_.get(), reinterpret_cast<const char*>(blob.data()), blob.size(),
+                                          device.c_str(), &handle);
+  if (s != 0) {
+    Failure failure = failed(s, fmt::format("importing a compiled graph for {}", device));
+    failure.value().code = Code::unsupported;
+    return failure;
+  }
+  CompiledModel compiled;
+  compiled.runtime_ = shared_from_this();
+  compiled.handle_ = {handle, [owner = std::move(owner), free = functions_.compiled_free](ov_compiled_model* model) {
+                        free(model);  // before what it reads
+                      }};
+  return compiled;
+}
+
 Result<Tensor> Runtime::tensor(DType dtype, std::span<const int64_t> shape, void* memory) const {
   const auto found = std::ranges::find(kDTypes, dtype, &std::pair<DType, std::string_view>::first);
   CHECK(found != kDTypes.end());
@@ -230,6 +248,15 @@ Result<std::string> CompiledModel::property(const std::string& name) const {
   if (const Status s = runtime_->functions().compiled_property(handle_.get(), name.c_str(), &value); s != 0)
     return runtime_->failed(s, fmt::format("property {} of a compiled model", name));
   return take_text(runtime_->functions(), value);
+}
+
+Result<void> CompiledModel::export_to(const std::filesystem::path& path) const {
+  if (const Status s = runtime_->functions().export_blob(handle_.get(), path.c_str()); s != 0) {
+    Failure failure = runtime_->failed(s, "exporting a compiled graph");
+    failure.value().code = Code::unsupported;
+    return failure;
+  }
+  return {};
 }
 
 Result<void> Request::set(const std::string& name, const Tensor& tensor) {

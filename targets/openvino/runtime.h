@@ -66,6 +66,9 @@ class CompiledModel {
   Result<Request> request() const;
   // Errors: internal for a property that the device does not have.
   Result<std::string> property(const std::string& name) const;
+  // Writes it to `path`, for Runtime::import. The library does not notice a full disk: write to memory. Errors:
+  // unsupported for a device that cannot.
+  Result<void> export_to(const std::filesystem::path& path) const;
 
  private:
   friend class Runtime;
@@ -90,6 +93,12 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   // Errors: unsupported with the device, and the library's message.
   Result<CompiledModel> compile(std::string_view xml, const Tensor& weights, const std::string& device,
                                 const Properties& properties) const;
+
+  // What export_to wrote, for the same device, driver and release. `blob` may be read as long as the model lives (the
+  // CPU device leaves constants where they are): `owner` keeps it. The C library takes no properties here: what must
+  // hold for the model must be set for the device (set_property). Errors: unsupported with the library's message.
+  Result<CompiledModel> import(std::span<const std::byte> blob, const std::string& device,
+                               std::shared_ptr<const void> owner) const;
 
   // dtype: f32, f16, i8, u8, i32.
   Result<Tensor> tensor(DType dtype, std::span<const int64_t> shape, void* memory) const;

@@ -14,9 +14,14 @@ Properties stand_in_properties() {
   return {{"NPU_USE_NPUW", "YES"}, {"NPUW_DEVICES", "CPU"}, {"NPUW_ONLINE_PIPELINE", "NONE"}};
 }
 
+DeviceSettings stand_in_settings(bool exact) {
+  return {{"CPU", {{"INFERENCE_PRECISION_HINT", "f32"}, {"DYNAMIC_QUANTIZATION_GROUP_SIZE", exact ? "0" : "128"}}}};
+}
+
 Result<void> prepare_stand_in(const Runtime& runtime, bool exact) {
-  RETURN_IF_ERROR(runtime.set_property("CPU", "INFERENCE_PRECISION_HINT", "f32"));
-  return runtime.set_property("CPU", "DYNAMIC_QUANTIZATION_GROUP_SIZE", exact ? "0" : "128");
+  for (const auto& [device, properties] : stand_in_settings(exact))
+    for (const auto& [key, value] : properties) RETURN_IF_ERROR(runtime.set_property(device, key, value));
+  return {};
 }
 
 }  // namespace onw::openvino

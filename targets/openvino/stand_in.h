@@ -2,6 +2,7 @@
 // CPU device. ONW_NPU_STAND_IN=CPU asks for it.
 #pragma once
 
+#include "targets/openvino/compile_child.h"
 #include "targets/openvino/runtime.h"
 
 namespace onw::openvino {
@@ -10,6 +11,7 @@ bool stands_in_for_npu();
 // With which properties the plugin does so.
 Properties stand_in_properties();
 // The properties of the CPU device itself, which are not handed on: FP32, and activations quantised by groups or not.
+DeviceSettings stand_in_settings(bool exact);
 Result<void> prepare_stand_in(const Runtime& runtime, bool exact);
 
 }  // namespace onw::openvino

@@ -3,7 +3,11 @@
 import json
 import os
 import pathlib
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
 
 import harness
@@ -113,6 +117,65 @@ class Models(unittest.TestCase):
         done = onw("convert", "tiny", "out", "--graphs-only", "--format", "q8c")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--graphs-only", done.stderr)
+
+    def fake_device(self, folder):
+        """OpenVINO as a script says, with a device NPU."""
+        fake = pathlib.Path(harness.ONW).resolve().parent / "libfake_openvino.so"
+        if not fake.exists():
+            self.skipTest(f"{fake.name} is not built: ninja fake_openvino")
+        pathlib.Path(folder, "libopenvino_c.so").symlink_to(fake)
+        return {"ONW_OPENVINO_DIR": folder, "ONW_CACHE": str(pathlib.Path(folder, "cache"))}
+
+    def test_graphs_are_compiled_ahead_once_and_listed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            where = self.fake_device(folder)
+            first = onw("compile", "tiny", **where)
+            self.assertEqual(first.returncode, 0, first.stderr)
+            self.assertIn("head", first.stdout)
+            again = onw("compile", "tiny", ONW_FAKE_OPENVINO="compile=crash", **where)
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertEqual(again.stdout, first.stdout)
+            cache = json.loads(onw("list", "--cache", "--json", **where).stdout)["cache"]
+            graphs = [e for e in cache["entries"] if e["kind"] == "compiled graph"]
+            self.assertTrue(graphs)
+            self.assertEqual({g["model"] for g in graphs}, {"tiny"})
+            self.assertGreater(cache["bytes"], sum(g["bytes"] for g in graphs))
+            self.assertIn("head for 1 rows", onw("list", "--cache", **where).stdout)
+
+    def test_what_does_not_compile_is_told_and_tried_anew_only_when_asked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            where = self.fake_device(folder)
+            done = onw("compile", "tiny", ONW_FAKE_OPENVINO="compile=fail", **where)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("Compiler returned an error", done.stderr)
+            self.assertEqual(onw("compile", "tiny", **where).returncode, 1)
+            self.assertEqual(onw("compile", "tiny", "--again", **where).returncode, 0)
+
+    def test_ctrl_c_stops_compiling_and_keeps_what_is_done(self):
+        with tempfile.TemporaryDirectory() as folder:
+            where = self.fake_device(folder)
+            running = subprocess.Popen([harness.ONW, "compile", "tiny"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=harness.environment(ONW_FAKE_OPENVINO="compile=slow", **where))
+            time.sleep(1.5)
+            running.send_signal(signal.SIGINT)
+            said = running.communicate(timeout=4)[1].decode()
+            self.assertEqual(running.returncode, 1, said)
+            self.assertIn("the same command goes on", said)
+            self.assertEqual(onw("compile", "tiny", **where).returncode, 0)
+
+    @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
+    def test_every_segment_compiles_for_every_generation_where_the_compiler_is(self):
+        for platform in ("3720", "4000", "5010"):
+            done = onw("compile", "tiny", "--platform", platform, ONW_OPENVINO_DIR=openvino_folder(), timeout=600)
+            if done.returncode != 0 and "has no compiler for NPUs" in done.stderr:
+                self.assertIn("intel-driver-compiler-npu", done.stderr)
+                self.skipTest("no NPU compiler on this machine, and onw said what to install: nothing was compiled")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("head", done.stdout)
+
+    def test_compiling_needs_a_device_or_the_name_of_a_generation(self):
+        done = onw("compile", "tiny", "--platform", "1234")
+        self.assertEqual(done.returncode, 2)
 
     def test_ir_without_a_folder_is_a_wrong_command_line(self):
         for words in (["--ir", 4], ["--out", "x"]):

@@ -3,7 +3,15 @@
 //
 //   version=TEXT       what it calls itself (default 2026.4.1-fake)
 //   core=fail          starting it fails
-//   compile=fail|crash|none   none: there is no compiler, and its message names a folder
+//   compile=fail|crash|none|slow|oom|kill
+//                      none: there is no compiler, and its message names a folder
+//                      slow: five seconds; oom: it says so; kill: as the system does where memory is short
+//   compile.DRIVER=... the same where NPU_COMPILER_TYPE says so
+//   compile.once=FILE  only while there is no FILE yet
+//   says=TEXT          compiling fails with these words
+//   export=fail        there is nothing to export
+//   export.bytes=N     the size of a compiled graph
+//   import=fail        no compiled graph loads
 //   infer=nan|zero|wrong|lost|oom  the logits are no numbers, are zeros, or always name token 1; the device is gone, or
 //                      has no memory
 //   infer.from=N       so from the N-th run of any graph on
@@ -13,14 +21,20 @@
 // that live and the "most_requests" that did at once since "from_now_on" was asked, "set" tensors, and of them those
 // that are "copied" because their memory is not the device's.
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <thread>
 
 namespace {
 
@@ -70,6 +84,8 @@ int small_graph(Request& request) {
   return 0;
 }
 
+constexpr const char* kBlobBegin = "fake compiled graph";
+
 int handle = 0;  // what all objects without a state are
 
 }  // namespace
@@ -118,14 +134,31 @@ int ov_core_read_model_from_memory_buffer(const void*, const char* text, size_t 
   *model = new Model{std::string(text, bytes)};
   return 0;
 }
-int ov_core_compile_model(const void*, const Model* model, const char*, size_t, void** compiled, ...) {
+int ov_core_compile_model(const void*, const Model* model, const char*, size_t words, void** compiled, ...) {
   ++counts["compiled"];
   texts.insert(model->text);
   counts["distinct"] = static_cast<int64_t>(texts.size());
-  if (scripted("compile") == "crash") std::abort();
-  if (scripted("compile") == "none") return fail("Cannot load library /srv/somebody/npu/libcompiler.so: no such file");
   *compiled = &handle;
-  return scripted("compile") == "fail" ? fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error") : 0;
+  va_list properties;
+  va_start(properties, compiled);
+  std::string how = scripted("compile");
+  for (size_t i = 0; i + 1 < words; i += 2) {
+    const std::string_view name = va_arg(properties, const char*);
+    const std::string value = va_arg(properties, const char*);
+    if (name == "NPU_COMPILER_TYPE" && !scripted("compile." + value).empty()) how = scripted("compile." + value);
+  }
+  va_end(properties);
+  if (const std::string mark = scripted("compile.once"); !mark.empty()) {
+    if (std::ifstream(mark).good()) return 0;
+    std::ofstream(mark) << "tried";
+  }
+  if (how == "crash") std::abort();
+  if (how == "none") return fail("Cannot load library /srv/somebody/npu/libcompiler.so: no such file");
+  if (how == "kill") std::raise(SIGKILL);
+  if (how == "slow") std::this_thread::sleep_for(std::chrono::seconds(5));
+  if (how == "oom") return fail("std::bad_alloc");
+  if (!scripted("says").empty()) return fail(scripted("says").c_str());
+  return how == "fail" ? fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error") : 0;
 }
 void ov_model_free(Model* model) { delete model; }
 int ov_model_inputs_size(const void*, size_t* n) { return *n = 5, 0; }
@@ -144,7 +177,19 @@ int ov_compiled_model_create_infer_request(const void*, Request** request) {
   *request = new Request;
   return 0;
 }
-int ov_compiled_model_export_model(const void*, const char*) { return fail("nothing to export"); }
+int ov_compiled_model_export_model(const void*, const char* path) {
+  if (scripted("export") == "fail") return fail("nothing to export");
+  const std::string bytes = scripted("export.bytes");
+  std::string blob = kBlobBegin;
+  blob.resize(bytes.empty() ? 5000 : std::stoul(bytes), '.');
+  std::ofstream(path, std::ios::binary) << blob;  // as the real one: a full disk is no error
+  return 0;
+}
+int ov_core_import_model(const void*, const char* blob, size_t bytes, const char*, void** compiled) {
+  *compiled = &handle;
+  const bool ours = std::string_view(blob, bytes).starts_with(kBlobBegin);
+  return scripted("import") == "fail" || !ours ? fail("blob of another version") : 0;
+}
 void ov_infer_request_free(Request* request) {
   --counts["requests"];
   delete request;

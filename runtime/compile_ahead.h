@@ -1,0 +1,35 @@
+// A model's graphs for a device of OpenVINO's, compiled before anybody asks a question.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/load.h"
+#include "targets/openvino/blob_options.h"
+#include "targets/openvino/blob_store.h"
+
+namespace onw {
+
+struct CompileAheadOptions {
+  std::string device = "NPU";  // NPU | GPU
+  std::string platform;        // "3720", "4000", "5010": an NPU that need not be here; empty: the device's own
+  bool again = false;          // tries anew what did not compile before
+  LoadObserver layout_observer = {};
+  openvino::CompileObserver observer = {};
+  std::shared_ptr<CancelToken> cancel = nullptr;
+};
+
+// In the order of the graphs. Errors: those of load_executable for the model; unsupported without OpenVINO, the device
+// or a compiler, with what to do; no_space, io, cancelled: what is done stays, and the same call goes on.
+Result<std::vector<openvino::Blob>> compile_ahead(const std::filesystem::path& model_folder,
+                                                  const CompileAheadOptions& options);
+
+// Where compiled graphs lie, for whoever lists or prunes them.
+openvino::BlobStore blob_store();
+
+// How a model's graphs are kept there, by processes that are this program again.
+Result<openvino::BlobOptions> blob_options(const OpenedModel& model, const WeightSet& weights, std::string platform);
+
+}  // namespace onw

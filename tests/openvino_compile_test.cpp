@@ -1,0 +1,289 @@
+// Compiling into the store of blobs in child processes, by a library that does as it is told (tests/fake_openvino):
+// what goes wrong there must not end the parent, and not spoil the store.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "base/child_process.h"
+#include "base/temp_folder.h"
+#include "targets/openvino/compile_jobs.h"
+
+namespace onw::openvino {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+fs::path beside_the_tests(const char* name) { return this_program().parent_path() / name; }
+
+class OpenVinoCompile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    told("");
+    const auto runtime = Runtime::load(beside_the_tests("libfake_openvino.so"));
+    ASSERT_TRUE(runtime) << runtime.error().message;
+    setup_ = {.runtime = *runtime,
+              .constants = &constants_,
+              .model = "tiny",
+              .weights_digest = "w",
+              .device = "NPU",
+              .platform = "GPU",  // one route
+              .child = {beside_the_tests("compile_child").string()},
+              .seconds = 20,
+              .at_once = 2};
+  }
+  void TearDown() override { ::unsetenv("ONW_FAKE_OPENVINO"); }
+  static void told(const std::string& script) { ::setenv("ONW_FAKE_OPENVINO", script.c_str(), 1); }
+
+  std::vector<CompileJob> jobs(size_t count) {
+    texts_.clear();
+    for (size_t i = 0; i < count; ++i) texts_.push_back(fmt::format("<net number=\"{}\"/>", i));
+    std::vector<CompileJob> all;
+    for (size_t i = 0; i < count; ++i) all.push_back({.segment = fmt::format("body.{}", i), .xml = texts_[i]});
+    return all;
+  }
+
+  Result<std::vector<Blob>> compile(const std::vector<CompileJob>& jobs, int* compiled = nullptr) {
+    return compile_all(
+        jobs, setup_, store_,
+        [compiled](const CompileEvent& e) {
+          if (compiled != nullptr && e.ended && !e.hit) ++*compiled;
+        },
+        cancel_);
+  }
+
+  std::string message_of_failure(const std::vector<CompileJob>& jobs) {
+    const auto failed = compile(jobs);
+    EXPECT_FALSE(failed);
+    return failed ? "" : failed.error().message;
+  }
+
+  TempFolder folder_;
+  BlobStore store_{folder_ / "blobs"};
+  Constants constants_ = *Constants::create(WeightSet{});
+  CompileSetup setup_;
+  CancelToken cancel_;
+  std::vector<std::string> texts_;
+};
+
+TEST_F(OpenVinoCompile, compiles_what_the_store_lacks_and_nothing_twice) {
+  int compiled = 0;
+  const auto all = jobs(3);
+  const auto first = compile(all, &compiled);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(compiled, 3);
+  EXPECT_EQ((*first)[1].record.segment, "body.1");
+  EXPECT_EQ((*first)[1].record.bytes, 5000);
+  EXPECT_TRUE(load_blob((*first)[2], setup_, store_));
+  told("compile=crash");
+  const auto second = compile(all, &compiled);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(compiled, 3);
+}
+
+TEST_F(OpenVinoCompile, equal_graphs_are_compiled_once) {
+  auto all = jobs(1);
+  for (int i = 0; i < 3; ++i) all.push_back(all.front());
+  int compiled = 0;
+  const auto blobs = compile(all, &compiled);
+  ASSERT_TRUE(blobs) << blobs.error().message;
+  EXPECT_EQ(compiled, 1);
+  EXPECT_EQ(blobs->size(), 4U);
+  EXPECT_EQ((*blobs)[3].record.key, (*blobs)[0].record.key);
+}
+
+// npu-075
+TEST_F(OpenVinoCompile, the_compilers_message_is_told_and_recorded_and_not_asked_for_again) {
+  told("compile=fail");
+  EXPECT_THAT(message_of_failure(jobs(1)),
+              AllOf(HasSubstr("body.0 for 1 rows does not compile for GPU"), HasSubstr("Compiler returned an error")));
+  told("");
+  EXPECT_THAT(message_of_failure(jobs(1)), HasSubstr("Compiler returned an error"));
+  setup_.again = true;
+  EXPECT_TRUE(compile(jobs(1)));
+  setup_.again = false;
+  EXPECT_TRUE(compile(jobs(1)));
+}
+
+// npu-073
+TEST_F(OpenVinoCompile, a_compiler_that_crashes_takes_nobody_along) {
+  told("compile=crash");
+  EXPECT_THAT(message_of_failure(jobs(1)), HasSubstr("the compiler crashed (Aborted)"));
+  EXPECT_EQ(store_.entries()->front().ended, Ended::crashed);
+}
+
+// npu-083
+TEST_F(OpenVinoCompile, where_one_route_fails_the_next_is_taken_and_remembered) {
+  setup_.platform = "4000";
+  told("compile.PLUGIN=crash");
+  const auto blobs = compile(jobs(1));
+  ASSERT_TRUE(blobs) << blobs.error().message;
+  EXPECT_EQ(blobs->front().record.route, "the driver's compiler");
+  told("");
+  int compiled = 0;
+  EXPECT_EQ(compile(jobs(1), &compiled)->front().record.route, "the driver's compiler");
+  EXPECT_EQ(compiled, 0);
+}
+
+TEST_F(OpenVinoCompile, what_takes_too_long_is_given_up_and_tried_again_with_more_time) {
+  told("compile=slow");
+  setup_.seconds = 0.3;
+  EXPECT_THAT(message_of_failure(jobs(1)), HasSubstr("did not end within"));
+  told("");
+  EXPECT_FALSE(compile(jobs(1)));
+  setup_.seconds = 20;
+  EXPECT_TRUE(compile(jobs(1)));
+}
+
+TEST_F(OpenVinoCompile, memory_that_ran_out_beside_others_is_tried_alone) {
+  for (const char* how : {"kill", "oom"}) {
+    const auto mark = folder_ / how;
+    told(fmt::format("compile={};compile.once={}", how, mark.string()));
+    setup_.weights_digest = how;
+    const auto blobs = compile(jobs(4));
+    EXPECT_TRUE(blobs) << blobs.error().message;
+    EXPECT_TRUE(fs::exists(mark));
+  }
+}
+
+TEST_F(OpenVinoCompile, memory_that_ran_out_alone_is_an_error_of_its_own) {
+  for (const char* how : {"kill", "oom"}) {
+    told(fmt::format("compile={}", how));
+    setup_.weights_digest = how;
+    const auto failed = compile(jobs(1));
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().code, Code::out_of_memory) << how;
+    EXPECT_EQ(store_.entries()->front().ended, Ended::out_of_memory) << how;
+  }
+}
+
+TEST_F(OpenVinoCompile, without_a_compiler_it_says_what_to_install_and_does_not_remember_it) {
+  told("says=Cannot load library /x/libopenvino_intel_npu_compiler_loader.so");
+  EXPECT_THAT(message_of_failure(jobs(1)), HasSubstr("install Intel's package intel-driver-compiler-npu"));
+  told("");
+  EXPECT_TRUE(compile(jobs(1)));
+}
+
+// npu-080
+TEST_F(OpenVinoCompile, a_store_that_cannot_be_written_is_no_reason_to_fail) {
+  store_ = BlobStore("/proc/no/such/place");
+  const auto blobs = compile(jobs(2));
+  ASSERT_TRUE(blobs) << blobs.error().message;
+  EXPECT_TRUE(load_blob((*blobs)[1], setup_, store_));
+  setup_.must_store = true;
+  const auto failed = compile(jobs(2));
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::io);
+  EXPECT_THAT(failed.error().message, HasSubstr("ONW_CACHE"));
+}
+
+// A file that may not grow stands for a full disk. The library itself does not notice: it would leave half a blob.
+TEST_F(OpenVinoCompile, a_full_disk_is_an_error_that_leaves_nothing_half_done) {
+  told("export.bytes=3000000");
+  setup_.must_store = true;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {1 << 20, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const auto failed = compile(jobs(2));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::no_space);
+  EXPECT_THAT(failed.error().message, HasSubstr("Free space"));
+  EXPECT_TRUE(store_.entries()->empty());
+  EXPECT_TRUE(compile(jobs(2)));
+}
+
+TEST_F(OpenVinoCompile, a_damaged_blob_is_compiled_again) {
+  const auto blobs = compile(jobs(1));
+  ASSERT_TRUE(blobs);
+  std::ofstream(folder_ / "blobs" / ((*blobs)[0].record.key + ".blob")) << "something else";
+  EXPECT_FALSE(load_blob((*blobs)[0], setup_, store_));
+  int compiled = 0;
+  const auto again = compile(jobs(1), &compiled);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(compiled, 1);
+  EXPECT_TRUE(load_blob((*again)[0], setup_, store_));
+}
+
+TEST_F(OpenVinoCompile, another_release_of_OpenVINO_compiles_for_itself) {
+  ASSERT_TRUE(compile(jobs(1)));
+  told("version=2031.1.0");
+  setup_.runtime = *Runtime::load(beside_the_tests("libfake_openvino.so"));
+  int compiled = 0;
+  ASSERT_TRUE(compile(jobs(1), &compiled));
+  EXPECT_EQ(compiled, 1);
+  EXPECT_EQ(store_.entries()->size(), 2U);
+}
+
+TEST_F(OpenVinoCompile, stopping_ends_the_children_and_keeps_what_is_done) {
+  ASSERT_TRUE(compile(jobs(1)));
+  told("compile=slow");
+  std::jthread stopper([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    cancel_.cancel();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  const auto stopped = compile(jobs(4));
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, Code::cancelled);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_EQ(store_.entries()->size(), 1U);
+}
+
+TEST_F(OpenVinoCompile, processes_that_want_the_same_wait_for_the_first) {
+  const auto all = jobs(2);
+  std::atomic<int> compiled = 0;
+  {
+    std::vector<std::jthread> together;
+    for (int i = 0; i < 3; ++i)
+      together.emplace_back([&] {
+        const auto count = [&](const CompileEvent& e) { compiled += e.ended && !e.hit ? 1 : 0; };
+        EXPECT_TRUE(compile_all(all, setup_, BlobStore(folder_ / "blobs"), count, cancel_));
+      });
+  }
+  EXPECT_EQ(compiled, 2);
+}
+
+// kill -9 at any moment: what the store then says it has is whole, and the next one goes on.
+TEST_F(OpenVinoCompile, a_kill_at_any_moment_leaves_a_store_that_works) {
+  const auto all = jobs(6);
+  std::mt19937 random(7);
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      (void)compile(all);
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(0, 60)(random)));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    const auto entries = store_.entries();
+    ASSERT_TRUE(entries);
+    for (const BlobRecord& record : *entries) {
+      EXPECT_EQ(record.ended, Ended::compiled);
+      EXPECT_TRUE(store_.open(record)) << "round " << round;
+    }
+    if (round % 4 == 3) fs::remove_all(folder_ / "blobs");
+  }
+  const auto blobs = compile(all);
+  ASSERT_TRUE(blobs) << blobs.error().message;
+  for (const Blob& blob : *blobs) EXPECT_TRUE(load_blob(blob, setup_, store_));
+  for (const auto& item : fs::directory_iterator(folder_ / "blobs")) EXPECT_NE(item.path().extension(), ".partial");
+}
+
+}  // namespace
+}  // namespace onw::openvino
