@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every *_tests program of a build directory, two at a time, and prints what failed or was skipped, and the counts.
+"""Runs every *_tests program of a build directory, two at a time, the longest in halves, and prints what failed or was skipped, and the counts.
 
     gtests.py BUILD [--only NAME[=FILTER] ...] [--filter NAME=FILTER ...] [--seconds N]
 
@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from counts import Counts  # noqa: E402
 
+WHOLE_MODELS = "tests_tests"  # takes longer than all others together, so its tests go into as many runs as go at once
+AT_ONCE = 2
 TAIL = 30  # lines of a crashed program's output that are shown
 
 
@@ -38,14 +40,16 @@ def read_results(path):
     return counts
 
 
-def run(program, pattern, seconds):
-    """(program name, counts, seconds). A crash or a hang is one failure, with the end of what was printed."""
+def run(program, pattern, seconds, part=0, parts=1):
+    """(name, counts, seconds) of one of several parts. A crash or a hang is one failure, with the end of what was printed."""
     started = time.monotonic()
+    environment = dict(os.environ, GTEST_TOTAL_SHARDS=str(parts), GTEST_SHARD_INDEX=str(part))
+    name = program.name + (f" {part + 1}/{parts}" if parts > 1 else "")
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         command = [str(program), f"--gtest_output=json:{report}"] + ([f"--gtest_filter={pattern}"] if pattern else [])
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=seconds)
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=seconds, env=environment)
             output, ended = done.stdout, f"exit code {done.returncode}"
             failed = done.returncode != 0
         except subprocess.TimeoutExpired as late:
@@ -53,8 +57,8 @@ def run(program, pattern, seconds):
         counts = read_results(report) if report.exists() and report.stat().st_size else Counts()
         if failed and counts.failed == 0:
             end = "\n".join(output.decode(errors="replace").splitlines()[-TAIL:])
-            counts.add(Counts(failed=1, faults=[f"{program.name}: {ended}\n{end}"]))
-    return program.name, counts, time.monotonic() - started
+            counts.add(Counts(failed=1, faults=[f"{name}: {ended}\n{end}"]))
+    return name, counts, time.monotonic() - started
 
 
 def main():
@@ -67,10 +71,14 @@ def main():
     only = dict((entry + "=").split("=", 1) for entry in options.only)
     filters = only | dict(entry.split("=", 1) for entry in options.filter)
     programs = [p for p in options.build.glob("*_tests") if os.access(p, os.X_OK) and (not only or p.name in only)]
-    programs.sort(key=lambda p: (p.name != "tests_tests", p.name))  # whole models take longest: they begin
+    programs.sort(key=lambda p: (p.name != WHOLE_MODELS, p.name))
     total = Counts()
-    with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(run, p, filters.get(p.name, "").rstrip("="), options.seconds) for p in programs]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        jobs = []
+        for program in programs:
+            parts = AT_ONCE if program.name == WHOLE_MODELS else 1
+            pattern = filters.get(program.name, "").rstrip("=")
+            jobs += [pool.submit(run, program, pattern, options.seconds, part, parts) for part in range(parts)]
         for job in jobs:
             name, counts, seconds = job.result()
             print(f"{name:18} {counts.summary()}  {seconds:.1f} s".replace(" passed,", " ok,").replace(" skipped", " left out"), flush=True)
