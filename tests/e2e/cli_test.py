@@ -253,7 +253,7 @@ class Measuring(unittest.TestCase):
         done = onw("bench", "tiny", "--prompt", "16", "--decode", "4", "--depth", "0,32", "--batch", "1,2", "--json", "--svg", picture)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
-        self.assertEqual(set(found), {"machine", "model", "roofs", "runs", "load_s", "peak_bytes"})
+        self.assertEqual(set(found), {"machine", "device", "model", "roofs", "runs", "load_s", "peak_bytes"})
         self.assertEqual([(r["kind"], r["depth"], r["batch"]) for r in found["runs"]],
                          [(k, d, b) for b in (1, 2) for d in (0, 32) for k in ("prompt", "decode")])
         for run in found["runs"]:
