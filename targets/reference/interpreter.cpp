@@ -24,6 +24,11 @@ Result<Tensor> run_node(const Function& f, size_t i, std::vector<Tensor>& values
   if (n.op == Op::input) {
     const auto found = inputs.find(n.label);
     if (found == inputs.end()) return error(Code::internal, "{}: input '{}' was not given", f.name, n.label);
+    int64_t wanted = 1;
+    for (const int64_t d : n.type.shape) wanted *= d == kRows ? c.rows : d;
+    if (found->second.elements() != wanted)
+      return error(Code::internal, "{}: input '{}' has {} values, the graph takes {} for {} rows", f.name, n.label,
+                   found->second.elements(), wanted, c.rows);
     return std::move(found->second);
   }
   if (n.op == Op::constant) return Tensor{.type = n.type, .f = n.constant};

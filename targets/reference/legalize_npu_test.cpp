@@ -95,7 +95,7 @@ WeightSet vectors(std::map<std::string, std::vector<float>, std::less<>> values)
 }
 
 Results norm_of(Tensor x, std::string_view op = "rms_norm", double eps = 1e-5) {
-  const int64_t n = x.type.last();
+  const int64_t n = x.type.last(), rows = x.elements() / n;
   npu_round(x);  // what the input cannot hold is not the norm's loss
   const bool layer = op == "layer_norm";
   return run(
@@ -104,7 +104,7 @@ Results norm_of(Tensor x, std::string_view op = "rms_norm", double eps = 1e-5) {
                   n, op, layer ? fmt::format("weight w [{}] f32 vector\n", n) : "",
                   layer ? fmt::format("  %1 = weight \"w\" : f32[{}]\n", n) : "", layer ? ", %1" : "", layer ? 2 : 1,
                   eps),
-      {{"x", std::move(x)}}, vectors({{"w", std::vector<float>(static_cast<size_t>(n), 1)}}));
+      {{"x", std::move(x)}}, vectors({{"w", std::vector<float>(static_cast<size_t>(n), 1)}}), rows);
 }
 
 TEST(LegalizeNpu, squares_of_large_rows_overflow) {
