@@ -56,6 +56,7 @@ Result<pid_t> start(const std::vector<std::string>& words, const Pipe& out, cons
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, out.end(1), 1);
   ::posix_spawn_file_actions_adddup2(&actions, err.end(1), 2);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);  // a server's port would stay taken after its end
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own, to be ended as one

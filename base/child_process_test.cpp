@@ -1,7 +1,9 @@
 #include "base/child_process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 
@@ -50,6 +52,17 @@ TEST(ChildProcess, that_does_not_exist_is_an_error_with_its_name) {
   const auto outcome = run_child({"/no/such/program"}, 1);
   ASSERT_FALSE(outcome);
   EXPECT_THAT(outcome.error().message, HasSubstr("/no/such/program"));
+}
+
+// A server's socket that a child kept would stay bound after the server's end.
+TEST(ChildProcess, inherits_no_open_file) {
+  const int fd = ::open("/dev/zero", O_RDONLY);  // as libraries open theirs: without close-on-exec
+  ASSERT_GE(fd, 0);
+  const auto outcome = run_child({"/bin/sh", "-c", "ls -l /proc/self/fd"}, 20);
+  ::close(fd);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->output.find("/dev/zero"), std::string::npos) << outcome->output;
+  EXPECT_NE(outcome->output.find("/dev/null"), std::string::npos) << "its standard input is listed";
 }
 
 }  // namespace

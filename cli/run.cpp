@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 
+#include "base/child_process.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -55,6 +56,7 @@ const Command* find_command(const std::string& word) {
 // onw asks OpenVINO for its devices in a process of its own, which is onw again.
 Result<void> probe_openvino(const std::vector<std::string>& words) {
   if (words.size() < 2) return error(Code::usage, "onw {} is what onw doctor starts", words.front());
+  be_a_child();
   const auto text = words.size() > 2 ? openvino::run_small_graph(words[1], words[2]) : openvino::examine(words[1]);
   RETURN_IF_ERROR(text);
   return write_output(*text);

@@ -63,7 +63,7 @@ ordered_json to_json(const BlobRecord& r) {
                        {"ended", name(r.ended)},     {"message", r.message},
                        {"seconds", r.seconds},       {"limit_seconds", r.limit_seconds},
                        {"free_bytes", r.free_bytes}, {"bytes", r.bytes},
-                       {"sampled", r.sampled_digest}};
+                       {"sha256", r.digest}};
   if (r.self_check)
     json["self_check"] = {{"passed", r.self_check->passed},
                           {"mean_kl", r.self_check->mean_kl},
@@ -96,7 +96,7 @@ std::optional<BlobRecord> from_json(const nlohmann::json& json) {
                .limit_seconds = number(json, "limit_seconds"),
                .free_bytes = find_int(json, "free_bytes").value_or(0),
                .bytes = find_int(json, "bytes").value_or(0),
-               .sampled_digest = text("sampled")};
+               .digest = text("sha256")};
   if (const auto* check = find_object(json, "self_check"))
     r.self_check = {.passed = check->contains("passed") && (*check)["passed"] == true,
                     .mean_kl = number(*check, "mean_kl"),
@@ -166,8 +166,7 @@ std::optional<BlobRecord> BlobStore::find(const std::string& key) const {
 Result<MappedFile> BlobStore::open(const BlobRecord& record) const {
   auto blob = MappedFile::open(file(record.key, kBlob));
   RETURN_IF_ERROR(blob);
-  if (static_cast<int64_t>(blob->bytes().size()) != record.bytes ||
-      sampled_digest(blob->bytes()) != record.sampled_digest)
+  if (static_cast<int64_t>(blob->bytes().size()) != record.bytes || sha256_hex(blob->bytes()) != record.digest)
     return error(Code::digest_mismatch, "{}: not the bytes that were written", blob->path().string());
   std::error_code ignored;  // a store that cannot be written is still a store
   fs::last_write_time(file(record.key, kRecord), fs::file_time_type::clock::now(), ignored);

@@ -51,12 +51,12 @@ struct BlobRecord {
   std::string model, segment, device, platform, route, openvino;
   int64_t rows = 0;  // -1: any number
   Ended ended = Ended::compiled;
-  std::string message;         // the compiler's, where it did not compile
-  double seconds = 0;          // to compile, or until it was given up
-  double limit_seconds = 0;    // that it had
-  int64_t free_bytes = 0;      // memory that there was
-  int64_t bytes = 0;           // of the blob
-  std::string sampled_digest;  // of the blob
+  std::string message;       // the compiler's, where it did not compile
+  double seconds = 0;        // to compile, or until it was given up
+  double limit_seconds = 0;  // that it had
+  int64_t free_bytes = 0;    // memory that there was
+  int64_t bytes = 0;         // of the blob
+  std::string digest;        // of the blob
   std::optional<SelfCheck> self_check = {};
   std::filesystem::file_time_type used = {};
 };

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "base/digest.h"
 #include "base/temp_folder.h"
 #include "store/weight_file.h"
 
@@ -101,7 +102,7 @@ class BlobStoreOn : public ::testing::Test {
                             .rows = 16,
                             .seconds = 1.5,
                             .bytes = static_cast<int64_t>(blob.size()),
-                            .sampled_digest = sampled_digest(std::as_bytes(std::span(blob)))};
+                            .digest = sha256_hex(std::as_bytes(std::span(blob)))};
     const auto done = store.add(record);
     EXPECT_TRUE(done) << done.error().message;
     return record;
@@ -122,6 +123,19 @@ TEST_F(BlobStoreOn, gives_back_what_was_added_with_its_record) {
   ASSERT_TRUE(blob) << blob.error().message;
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(blob->bytes().data()), blob->bytes().size()), "the blob");
   EXPECT_FALSE(fs::exists(store_.partial("k")));
+}
+
+// A device answers with nonsense where a weight in it has changed.
+TEST_F(BlobStoreOn, a_byte_that_changed_anywhere_is_told) {
+  const std::string written(300'000, 'w');
+  const BlobRecord record = added("k", written, store_);
+  ASSERT_TRUE(store_.open(record));
+  for (const size_t at : {size_t{0}, size_t{131'071}, size_t{200'001}, written.size() - 1}) {
+    std::string damaged = written;
+    damaged[at] = 'x';
+    std::ofstream(folder_ / "blobs/k.blob", std::ios::binary) << damaged;
+    EXPECT_EQ(store_.open(record).error().code, Code::digest_mismatch) << at;
+  }
 }
 
 TEST_F(BlobStoreOn, a_blob_that_is_not_what_was_written_is_told) {

@@ -141,6 +141,7 @@ class ChunkSide final : public KvSide {
   // Each with small constants of its own: where they lie is part of its text, which must be the same whatever other
   // graphs there are.
   Result<CompiledModel> compile(const AttentionShape& shape) {
+    if (chunks_.cancel && chunks_.cancel->cancelled()) return error(Code::cancelled, "stopped");
     auto own = Constants::create({});
     RETURN_IF_ERROR(own);
     Constants& constants = constants_.emplace_back(std::move(*own));

@@ -152,6 +152,7 @@ Result<CompiledBlocks> compile_by_store(const Program& program, const CutFunctio
   RETURN_IF_ERROR(blobs);
   CompiledBlocks compiled;
   for (size_t i = 0; i < blobs->size(); ++i) {
+    if (cancel.cancelled()) return error(Code::cancelled, "stopped");
     auto model = load_or_rebuild(*s, i, (*blobs)[i], store, cancel);
     RETURN_IF_ERROR(model);
     auto graph = Graph::of(std::move(*model), options.runtime, s->graphs[i].ir, s->graphs[i].rows);

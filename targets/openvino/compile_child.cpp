@@ -6,6 +6,7 @@
 
 #include "base/address_range.h"
 #include "base/child_process.h"
+#include "base/digest.h"
 #include "base/mapped_file.h"
 #include "base/memory_file.h"
 #include "base/output_file.h"
@@ -65,7 +66,7 @@ Result<CompileAnswer> write_blob(const CompiledModel& compiled, const std::files
   RETURN_IF_ERROR(file);
   RETURN_IF_ERROR(file->write(blob->bytes()));
   RETURN_IF_ERROR(file->finish());
-  return CompileAnswer{static_cast<int64_t>(blob->bytes().size()), sampled_digest(blob->bytes())};
+  return CompileAnswer{static_cast<int64_t>(blob->bytes().size()), sha256_hex(blob->bytes())};
 }
 
 Result<CompileAnswer> compile_order(const std::filesystem::path& order_file) {
@@ -145,7 +146,7 @@ std::string compile_ordered(const std::filesystem::path& order_file) {
   be_a_child();
   const auto answer = compile_order(order_file);
   if (!answer) return dump_json({{"code", name(answer.error().code)}, {"message", answer.error().message}});
-  return dump_json({{"bytes", answer->bytes}, {"sampled", answer->sampled_digest}});
+  return dump_json({{"bytes", answer->bytes}, {"sha256", answer->digest}});
 }
 
 Result<CompileAnswer> parse_answer(const std::string& text) {
@@ -156,7 +157,7 @@ Result<CompileAnswer> parse_answer(const std::string& text) {
     const auto found = std::ranges::find_if(kCodes, [&](Code c) { return name(c) == code; });
     return error(found == kCodes.end() ? Code::unsupported : *found, "{}", *message);
   }
-  CompileAnswer answer{find_int(all, "bytes").value_or(0), find_string(all, "sampled").value_or("")};
+  CompileAnswer answer{find_int(all, "bytes").value_or(0), find_string(all, "sha256").value_or("")};
   if (answer.bytes <= 0) return error(Code::bad_format, "the process that compiles gave no answer");
   return answer;
 }

@@ -37,7 +37,7 @@ Result<CompileOrder> parse_order(std::string_view text);
 
 struct CompileAnswer {
   int64_t bytes = 0;  // of the blob
-  std::string sampled_digest;
+  std::string digest;
 };
 
 // What the child does: compiles, exports, writes the output file, and answers in a text. It cannot fail: the text tells

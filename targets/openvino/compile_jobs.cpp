@@ -112,6 +112,7 @@ class Compiler {
       tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", route.name, blob->record.message);
       last_ended_ = blob->record.ended;
     }
+    if (hit) tried += " (known from an earlier try; onw compile MODEL --again tries anew)";
     if (lacks_compiler(tried)) return error(Code::unsupported, "{} ({})", kNoCompiler, tried);
     return error(last_ended_ == Ended::out_of_memory ? Code::out_of_memory : Code::unsupported,
                  "{} for {} rows does not compile for {}: {}", job.segment, job.rows, setup_.platform, tried);
@@ -245,7 +246,7 @@ class Compiler {
     }
     record.ended = Ended::compiled;
     record.bytes = answer->bytes;
-    record.sampled_digest = answer->sampled_digest;
+    record.digest = answer->digest;
     return record;
   }
 

@@ -65,6 +65,7 @@ struct ChunkSideOptions {
   int64_t base = 1024;                        // positions of the first chunk
   int most_requests = 64;
   HostMemory memory = {};
+  std::shared_ptr<const CancelToken> cancel = {};  // of making it
 };
 Result<std::unique_ptr<KvSide>> make_chunk_side(const Program& program, const CutFunction& cut,
                                                 const BufferPlan& buffers, const WeightSet& weights,
