@@ -141,16 +141,12 @@ class ChunkSide final : public KvSide {
   // Each with small constants of its own: where they lie is part of its text, which must be the same whatever other
   // graphs there are.
   Result<CompiledModel> compile(const AttentionShape& shape) {
-    if (chunks_.cancel && chunks_.cancel->cancelled()) return error(Code::cancelled, "stopped");
     auto own = Constants::create({});
     RETURN_IF_ERROR(own);
     Constants& constants = constants_.emplace_back(std::move(*own));
     const auto ir = lower(attention_graph(shape), {}, constants, chunks_.formats);
     RETURN_IF_ERROR(ir);
-    const std::array<int64_t, 1> bytes = {constants.bytes()};
-    const auto memory = chunks_.runtime->tensor(DType::u8, bytes, constants.data());
-    RETURN_IF_ERROR(memory);
-    return chunks_.runtime->compile(ir->xml, *memory, chunks_.device, chunks_.properties);
+    return chunks_.compile({fmt::format("attention.{}", shape.length), shape.rows, ir->xml}, constants);
   }
 
   Result<void> compile_all() {

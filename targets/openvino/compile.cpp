@@ -88,6 +88,22 @@ struct StoreJobs {
   CompileSetup setup;
 };
 
+CompileSetup setup_of(const Constants& constants, Properties properties, const OpenVinoOptions& options) {
+  const BlobOptions& b = *options.blobs;
+  return {.runtime = options.runtime,
+          .constants = &constants,
+          .model = b.model,
+          .weights_digest = b.weights_digest,
+          .device = options.openvino_device,
+          .platform = b.platform,
+          .properties = std::move(properties),
+          .settings = b.settings,
+          .child = b.child,
+          .seconds = b.seconds,
+          .again = b.again,
+          .must_store = b.must_store};
+}
+
 Result<StoreJobs> jobs_for_store(const Program& program, const CutFunction& cut, const WeightSet& weights,
                                  const OpenVinoOptions& options, std::string_view device) {
   auto constants = Constants::create(weights);
@@ -100,19 +116,7 @@ Result<StoreJobs> jobs_for_store(const Program& program, const CutFunction& cut,
     for (Lowered& g : *graphs) s.graphs.push_back(std::move(g));
   }
   for (const Lowered& g : s.graphs) s.jobs.push_back({g.segment, g.rows, g.ir.xml, g.is_head});
-  const BlobOptions& b = *options.blobs;
-  s.setup = {.runtime = options.runtime,
-             .constants = s.constants.get(),
-             .model = b.model,
-             .weights_digest = b.weights_digest,
-             .device = options.openvino_device,
-             .platform = b.platform,
-             .properties = device_properties(options, program),
-             .settings = b.settings,
-             .child = b.child,
-             .seconds = b.seconds,
-             .again = b.again,
-             .must_store = b.must_store};
+  s.setup = setup_of(*s.constants, device_properties(options, program), options);
   return s;
 }
 
@@ -124,21 +128,21 @@ CompileObserver observer_of(const OpenVinoOptions& options, CancelToken& cancel)
 }
 
 // A blob that does not load is made anew, once; what then does not load either is compiled here.
-Result<CompiledModel> load_or_rebuild(const StoreJobs& s, size_t i, const Blob& blob, const BlobStore& store,
-                                      const CancelToken& cancel) {
-  auto loaded = load_blob(blob, s.setup, store);
+Result<CompiledModel> load_or_rebuild(const CompileJob& job, const CompileSetup& setup, const Blob& blob,
+                                      const BlobStore& store, const CancelToken& cancel) {
+  auto loaded = load_blob(blob, setup, store);
   if (loaded) return loaded;
-  spdlog::warn("the compiled graph {} of {} does not load ({}): compiling it again", s.jobs[i].segment, s.setup.model,
+  spdlog::warn("the compiled graph {} of {} does not load ({}): compiling it again", job.segment, setup.model,
                loaded.error().message);
   store.remove(blob.record.key);
-  const auto again = compile_all(std::span(s.jobs).subspan(i, 1), s.setup, store, {}, cancel);
+  const auto again = compile_all(std::span(&job, 1), setup, store, {}, cancel);
   RETURN_IF_ERROR(again);
-  loaded = load_blob(again->front(), s.setup, store);
+  loaded = load_blob(again->front(), setup, store);
   if (loaded) return loaded;
   store.remove(blob.record.key);
-  const auto memory = as_tensor(*s.setup.runtime, *s.constants);
+  const auto memory = as_tensor(*setup.runtime, *setup.constants);
   RETURN_IF_ERROR(memory);
-  return s.setup.runtime->compile(s.jobs[i].xml, *memory, s.setup.device, s.setup.properties);
+  return setup.runtime->compile(job.xml, *memory, setup.device, setup.properties);
 }
 
 Result<CompiledBlocks> compile_by_store(const Program& program, const CutFunction& cut, const WeightSet& weights,
@@ -153,7 +157,7 @@ Result<CompiledBlocks> compile_by_store(const Program& program, const CutFunctio
   CompiledBlocks compiled;
   for (size_t i = 0; i < blobs->size(); ++i) {
     if (cancel.cancelled()) return error(Code::cancelled, "stopped");
-    auto model = load_or_rebuild(*s, i, (*blobs)[i], store, cancel);
+    auto model = load_or_rebuild(s->jobs[i], s->setup, (*blobs)[i], store, cancel);
     RETURN_IF_ERROR(model);
     auto graph = Graph::of(std::move(*model), options.runtime, s->graphs[i].ir, s->graphs[i].rows);
     RETURN_IF_ERROR(graph);
@@ -180,6 +184,22 @@ Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction&
                                       const OpenVinoOptions& options, std::string_view device) {
   return options.blobs ? compile_by_store(program, cut, weights, options, device)
                        : compile_here(program, cut, weights, options, device);
+}
+
+Result<CompiledModel> compile_graph(const CompileJob& job, const Constants& constants, const Properties& properties,
+                                    const OpenVinoOptions& options) {
+  if (!options.blobs) {
+    const auto memory = as_tensor(*options.runtime, constants);
+    RETURN_IF_ERROR(memory);
+    return options.runtime->compile(job.xml, *memory, options.openvino_device, properties);
+  }
+  const CompileSetup setup = setup_of(constants, properties, options);
+  const BlobStore store(options.blobs->folder);
+  const CancelToken never;
+  const CancelToken& cancel = options.blobs->cancel ? *options.blobs->cancel : never;
+  const auto blobs = compile_all(std::span(&job, 1), setup, store, options.blobs->observer, cancel);
+  RETURN_IF_ERROR(blobs);
+  return load_or_rebuild(job, setup, blobs->front(), store, cancel);
 }
 
 Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,

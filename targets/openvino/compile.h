@@ -36,6 +36,11 @@ Properties device_properties(const OpenVinoOptions& options, const Program& prog
 Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction& cut, const WeightSet& weights,
                                       const OpenVinoOptions& options, std::string_view device);
 
+// A graph by itself, compiled as the others are: by the store and its children where the options have one. `constants`
+// outlive it. Errors: those of compile_all and Runtime.
+Result<CompiledModel> compile_graph(const CompileJob& job, const Constants& constants, const Properties& properties,
+                                    const OpenVinoOptions& options);
+
 // The same graphs into the store of options.blobs alone, ahead of any use: for a device that need not be here. Errors:
 // those of lower_program and compile_all.
 Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,

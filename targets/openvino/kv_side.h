@@ -2,6 +2,7 @@
 // graphs that the host merges.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -9,6 +10,7 @@
 #include "targets/cpu/plan.h"
 #include "targets/executable.h"
 #include "targets/openvino/buffers.h"
+#include "targets/openvino/compile_jobs.h"
 #include "targets/openvino/host_memory.h"
 #include "targets/openvino/runtime.h"
 #include "targets/weights.h"
@@ -58,14 +60,12 @@ Result<std::unique_ptr<KvSide>> make_page_side(const Program& program, const Cut
 // step compiles nothing, and a longer context only lengths that a shorter one did not have.
 struct ChunkSideOptions {
   std::shared_ptr<const Runtime> runtime;
-  std::string device;  // OpenVINO's name
-  Properties properties;
+  std::function<Result<CompiledModel>(const CompileJob& job, const Constants& constants)> compile;
   std::string_view formats = "openvino:CPU";  // the device's column of the table of formats
   std::vector<int64_t> block_rows;            // ascending
   int64_t base = 1024;                        // positions of the first chunk
   int most_requests = 64;
   HostMemory memory = {};
-  std::shared_ptr<const CancelToken> cancel = {};  // of making it
 };
 Result<std::unique_ptr<KvSide>> make_chunk_side(const Program& program, const CutFunction& cut,
                                                 const BufferPlan& buffers, const WeightSet& weights,

@@ -184,18 +184,19 @@ class OpenVino final : public Executable {
                              .max_rows = largest_,
                              .max_context = context,
                              .max_step_rows = options_.max_step_rows};
-    auto kv = options_.block_rows.empty()
-                  ? make_page_side(program, cut_, body_buffers_, weights, side)
-                  : make_chunk_side(program, cut_, body_buffers_, weights, side,
-                                    {.runtime = options_.runtime,
-                                     .device = options_.openvino_device,
-                                     .properties = device_properties(options_, program),
-                                     .formats = platform_->formats,
-                                     .block_rows = options_.block_rows,
-                                     .base = options_.chunk_positions,
-                                     .most_requests = std::max(options_.attention_requests, 1),
-                                     .memory = memory_,
-                                     .cancel = options_.blobs ? options_.blobs->cancel : nullptr});
+    const auto compile = [this, properties = device_properties(options_, program)](const CompileJob& job,
+                                                                                   const Constants& constants) {
+      return compile_graph(job, constants, properties, options_);
+    };
+    auto kv = options_.block_rows.empty() ? make_page_side(program, cut_, body_buffers_, weights, side)
+                                          : make_chunk_side(program, cut_, body_buffers_, weights, side,
+                                                            {.runtime = options_.runtime,
+                                                             .compile = compile,
+                                                             .formats = platform_->formats,
+                                                             .block_rows = options_.block_rows,
+                                                             .base = options_.chunk_positions,
+                                                             .most_requests = std::max(options_.attention_requests, 1),
+                                                             .memory = memory_});
     RETURN_IF_ERROR(kv);
     kv_ = std::move(*kv);
     info_.truncates_freely = kv_->truncates_freely();

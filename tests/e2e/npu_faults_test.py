@@ -2,6 +2,7 @@
 """An NPU as a user meets it where it is missing, wrong or lost, by a stand-in for OpenVINO's library that does as it is told."""
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -54,6 +55,18 @@ class Npu(unittest.TestCase):
             done = self.chat(script, "--device", "NPU")
             self.assertEqual(done.returncode, 1, script + done.stderr)
             self.assertIn(said, done.stderr)
+
+    def test_a_compiler_that_crashes_is_an_error_for_whoever_waits_for_it(self):
+        with tempfile.TemporaryDirectory() as cache:
+            words = dict(ONW_OPENVINO_DIR=self.folder.name, ONW_NPU_STAND_IN="CPU", ONW_CACHE=cache)
+            found = onw("chat", "tiny", "--prompt", "abc", "--max-tokens", 1, "--device", "NPU", **words)
+            self.assertEqual(found.returncode, 0, found.stderr)  # the device works, and is believed from here on
+            shutil.rmtree(pathlib.Path(cache, "blobs"), ignore_errors=True)
+            for _ in range(2):  # what was tried is not tried again, and said again
+                done = onw("bench", "tiny", "--device", "NPU", "--prompt", 0, "--decode", 1, "--no-load",
+                           ONW_FAKE_OPENVINO="compile=crash", **words)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("the compiler crashed", done.stderr)
 
     def chat_until(self, said, script):
         """Asks the same again and again until stderr says so. Every answer must be the CPU's."""
