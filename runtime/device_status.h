@@ -17,6 +17,7 @@ struct DeviceReport {
   DeviceState state = DeviceState::making;
   int made = 0, of = 0;       // graphs, while they are made; 0 of 0: not known yet
   std::string why;            // it was given up
+  bool insisted = false;      // on the device: where it is given up, no answer is begun
   int64_t device_steps = 0;   // computed by the device
   int64_t standby_steps = 0;  // computed by the standby
   int64_t moves = 0;          // of a sequence from one to the other
@@ -24,6 +25,9 @@ struct DeviceReport {
   int64_t refused_steps = 0;  // that the device had no memory for, computed by the standby
   int64_t losses = 0;         // of the device
 };
+
+// Whether every request fails, because the device was asked for and cannot be had.
+inline bool answers_nothing(const DeviceReport& r) { return r.insisted && r.state == DeviceState::given_up; }
 
 // "making", "ready", "given up"
 const char* name(DeviceState state);

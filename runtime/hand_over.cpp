@@ -54,7 +54,10 @@ class TwoSides final : public HandOver {
     info_ = standby_->executable->info();
     info_.max_partial_rows = std::min(info_.max_partial_rows, kMostPartialRows);
     if (!info_.hardware.empty()) info_.hardware = fmt::format("CPU: {}", info_.hardware);
-    status_->change([&](DeviceReport& r) { r.device = options_.device; });
+    status_->change([&](DeviceReport& r) {
+      r.device = options_.device;
+      r.insisted = options_.insisted;
+    });
     make_.start();
   }
 
@@ -148,7 +151,7 @@ class TwoSides final : public HandOver {
   }
 
   Failure refusal() const {
-    return error(Code::unsupported, "the {} was asked for and does not answer: {}. --device CPU answers without it",
+    return error(Code::internal, "the {} was asked for and does not answer: {}. --device CPU answers without it",
                  options_.device, *given_up_);
   }
 

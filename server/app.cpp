@@ -130,10 +130,13 @@ HttpResponse App::health() const {
     return response;
   }
   const auto stats = loaded->engine->stats();
-  ordered_json health = {
-      {"status", "ok"}, {"model", loaded->name}, {"active", stats.active}, {"waiting", stats.waiting}};
+  const bool fails = answers_nothing(stats.device);
+  ordered_json health = {{"status", fails ? "failing" : "ok"},
+                         {"model", loaded->name},
+                         {"active", stats.active},
+                         {"waiting", stats.waiting}};
   if (!stats.device.device.empty()) health["device"] = device_json(stats.device);
-  return json_response(200, dump(health));
+  return json_response(fails ? 503 : 200, dump(health));
 }
 
 HttpResponse App::about() const {
@@ -172,6 +175,12 @@ HttpResponse App::chat(const HttpRequest& request, bool& deferred, const ReplyPt
          .message = fmt::format("there is no model '{}' here, only '{}'", shortened(parsed->model), loaded->name),
          .param = "model",
          .code = "model_not_found"});
+  if (const DeviceReport device = loaded->engine->stats().device; answers_nothing(device))
+    return error_response({.status = 503,
+                           .message = fmt::format("the {}, which this server was started for, does not answer; its log "
+                                                  "says why",
+                                                  device.device),
+                           .code = "device_unavailable"});
   const auto job = std::make_shared<ChatJob>(loaded, std::move(*parsed), reply, access_.cors(request), options_.quiet);
   {
     const std::lock_guard lock(mutex_);

@@ -20,6 +20,7 @@ using onw::testing::Script;
 using onw::testing::ScriptedEngine;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kTemplate[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -359,6 +360,22 @@ TEST(Server, tells_where_a_device_takes_over_and_how_often_it_erred) {
   EXPECT_EQ(device["state"], "given up");
   EXPECT_EQ(device["wrong_steps"], 2);
   EXPECT_FALSE(device.contains("why")) << "it may name folders of this machine";
+  EXPECT_EQ(site.get("/health").status, 200) << "the CPU answers";
+}
+
+TEST(Server, is_not_healthy_where_the_device_that_it_was_started_for_cannot_be_had) {
+  Site site({.tokens = bytes("a")});
+  site.load();
+  site.engine().device = {
+      .device = "NPU", .state = DeviceState::given_up, .why = "/srv/somebody/driver.so", .insisted = true};
+  EXPECT_EQ(site.get("/health").status, 503);
+  EXPECT_EQ(parsed(site.get("/health").body)["status"], "failing");
+  for (const char* more : {"", R"("stream":true)"}) {
+    const Answer answer = site.post(question(more));
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_THAT(answer.body, HasSubstr("the NPU"));
+    EXPECT_THAT(answer.body, Not(HasSubstr("somebody")));
+  }
 }
 
 // server-090
