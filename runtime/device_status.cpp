@@ -26,8 +26,11 @@ std::string describe(const DeviceReport& r) {
   else
     text = fmt::format("on the CPU while the {} is made ready{}", r.device,
                        r.of > 0 ? fmt::format(": {} of {} graphs", r.made, r.of) : "");
-  if (r.wrong_steps > 0) text += fmt::format("; wrong numbers in {} steps, computed again", r.wrong_steps);
-  if (r.refused_steps > 0) text += fmt::format("; no memory for {} steps, computed by the CPU", r.refused_steps);
+  if (r.wrong_steps > 0)
+    text += fmt::format("; wrong numbers in {} step{}, computed again", r.wrong_steps, r.wrong_steps == 1 ? "" : "s");
+  if (r.refused_steps > 0)
+    text +=
+        fmt::format("; no memory for {} step{}, computed by the CPU", r.refused_steps, r.refused_steps == 1 ? "" : "s");
   if (r.losses > 0) text += fmt::format("; the {} was lost {} time{}", r.device, r.losses, r.losses == 1 ? "" : "s");
   return text;
 }

@@ -38,34 +38,23 @@ constexpr KnownLimit kOfCpu[] = {
 constexpr int64_t kNpuWork = 600'000'000;  // measured on 3720 to 5010 for models of 8 to 35 B
 constexpr int kLinuxRequests = 32, kLinuxAttention = 6;
 
+// The generations of NPUs differ in what they cannot do, and in the formats that they take.
+constexpr Platform npu(std::string_view name, std::span<const KnownLimit> limits) {
+  return {.name = name,
+          .openvino = "NPU",
+          .formats = name,
+          .prompt_rows = {64, 16},
+          .requests = kLinuxRequests,
+          .attention_requests = kLinuxAttention,
+          .work_bytes = kNpuWork,
+          .properties = kLatency,
+          .limits = limits};
+}
+
 constexpr Platform kPlatforms[] = {
-    {.name = "3720",
-     .openvino = "NPU",
-     .formats = "3720",
-     .prompt_rows = {64, 16},
-     .requests = kLinuxRequests,
-     .attention_requests = kLinuxAttention,
-     .work_bytes = kNpuWork,
-     .properties = kLatency,
-     .limits = kOf3720},
-    {.name = "4000",
-     .openvino = "NPU",
-     .formats = "4000",
-     .prompt_rows = {64, 16},
-     .requests = kLinuxRequests,
-     .attention_requests = kLinuxAttention,
-     .work_bytes = kNpuWork,
-     .properties = kLatency,
-     .limits = kOf4000},
-    {.name = "5010",
-     .openvino = "NPU",
-     .formats = "5010",
-     .prompt_rows = {64, 16},
-     .requests = kLinuxRequests,
-     .attention_requests = kLinuxAttention,
-     .work_bytes = kNpuWork,
-     .properties = kLatency,
-     .limits = kOf5010},
+    npu("3720", kOf3720),
+    npu("4000", kOf4000),
+    npu("5010", kOf5010),
     {.name = "GPU",
      .openvino = "GPU",
      .formats = "openvino:CPU",
