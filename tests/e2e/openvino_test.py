@@ -204,17 +204,20 @@ class Models(unittest.TestCase):
         self.assertIn("on NPU", told)
         self.assertIn("ONW_NPU_STAND_IN", told)
 
+    def agrees_with_the_reference(self, model, tokens, device, **environment):
+        with tempfile.NamedTemporaryFile("w") as ids:
+            ids.write(" ".join(str(7 * i % 90) for i in range(tokens)))
+            ids.flush()
+            done = onw("eval", model, "--ids", ids.name, "--device", device, "--quantised", "no", "--kv", "f32",
+                       "--against", "reference", "--json", ONW_OPENVINO_DIR=openvino_folder(), **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual(found["device"], device)
+        self.assertLess(abs(found["against"]["mean_kl"]), 1e-7, found)
+
     @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
     def test_the_graphs_of_an_NPU_agree_with_the_reference(self):
-        with tempfile.NamedTemporaryFile("w") as ids:
-            ids.write(" ".join(str(7 * i % 90) for i in range(150)))
-            ids.flush()
-            done = onw("eval", "tiny-npu", "--ids", ids.name, "--device", "NPU", "--quantised", "no", "--kv", "f32",
-                       "--against", "reference", "--json", ONW_OPENVINO_DIR=openvino_folder(), ONW_NPU_STAND_IN="CPU")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            found = json.loads(done.stdout)
-            self.assertEqual(found["device"], "NPU")
-            self.assertLess(abs(found["against"]["mean_kl"]), 1e-7, found)
+        self.agrees_with_the_reference("tiny-npu", 150, "NPU", ONW_NPU_STAND_IN="CPU")
 
     @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
     def test_bench_tells_the_hosts_share(self):
@@ -248,14 +251,7 @@ class Models(unittest.TestCase):
 
     @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
     def test_agrees_with_the_reference(self):
-        with tempfile.NamedTemporaryFile("w") as ids:
-            ids.write(" ".join(str(7 * i % 90) for i in range(60)))
-            ids.flush()
-            done = onw("eval", "tiny", "--ids", ids.name, "--device", "openvino:CPU", "--quantised", "no", "--kv", "f32",
-                       "--against", "reference", "--json", ONW_OPENVINO_DIR=openvino_folder())
-            self.assertEqual(done.returncode, 0, done.stderr)
-            found = json.loads(done.stdout)
-            self.assertLess(abs(found["against"]["mean_kl"]), 1e-7, found)
+        self.agrees_with_the_reference("tiny", 60, "openvino:CPU")
 
 
 if __name__ == "__main__":
