@@ -227,9 +227,10 @@ Result<Json> decoder_config_from_gguf(const Json& m, std::string_view arch, std:
   for (const auto& [id, name] : {std::pair{"bos", "bos_token_id"}, std::pair{"eos", "eos_token_id"}})
     if (const auto k = fmt::format("tokenizer.ggml.{}_token_id", id); m.contains(k)) c[name] = m[k];
   c["vocab_size"] = m.contains(key("vocab_size")) ? m[key("vocab_size")] : m.value("onw.vocab_size", Json());
-  c["tie_word_embeddings"] = !m.value("onw.has_head", false);
-  c["attention_bias"] = m.value("onw.has_attention_bias", false);  // no key says so
-  c["mlp_bias"] = m.value("onw.has_mlp_bias", false);
+  const auto is_true = [&](const char* name) { return m.contains(name) && m[name] == true; };
+  c["tie_word_embeddings"] = !is_true("onw.has_head");
+  c["attention_bias"] = is_true("onw.has_attention_bias");  // no key says so
+  c["mlp_bias"] = is_true("onw.has_mlp_bias");
   if (m.contains("onw.rope_freqs")) {
     c["rope_parameters"] = {
         {"rope_type", "factors"}, {"factors", m["onw.rope_freqs"]}, {"rope_theta", c.value("rope_theta", 10000.0)}};

@@ -166,6 +166,9 @@ TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
     EXPECT_NE(config.error().message.find(arch + ".attention.head_count' is [4,4]"), std::string::npos)
         << config.error().message;
     m[arch + ".attention.head_count"] = 4;
+    for (const char* flag : {"onw.has_head", "onw.has_attention_bias", "onw.has_mlp_bias"})
+      m[flag] = Json::array({1.0});
+    EXPECT_TRUE(family.config_from_gguf(m)) << arch;
     m[arch + ".block_count"] = "many";
     EXPECT_FALSE(family.config_from_gguf(m)) << arch;
   }
