@@ -68,17 +68,23 @@ std::vector<BenchCase> cases(const Args& args, int64_t max_context) {
   return all;
 }
 
-// Recorded tokens, again and again; else pseudo-random ones, the same every time.
-Result<Draw> draws(const Args& args, int64_t vocabulary) {
-  if (!args.has("--replay"))
-    return Draw([vocabulary](int64_t n) {
-      return static_cast<int32_t>((static_cast<uint64_t>(n) * 0x9e3779b97f4a7c15U >> 33) %
-                                  static_cast<uint64_t>(vocabulary));
-    });
+// What --replay names; nothing without it.
+Result<std::vector<int32_t>> recording_of(const Args& args) {
+  if (!args.has("--replay")) return std::vector<int32_t>();
   auto ids = read_token_ids(args.text("--replay"));
   RETURN_IF_ERROR(ids);
   if (ids->empty()) return error(Code::invalid_argument, "{}: holds no tokens", args.text("--replay"));
-  return Draw([ids = std::move(*ids)](int64_t n) { return ids[static_cast<size_t>(n) % ids.size()]; });
+  return ids;
+}
+
+// Recorded tokens, again and again; else pseudo-random ones, the same every time.
+Draw draws(const std::vector<int32_t>& recording, int64_t vocabulary) {
+  if (recording.empty())
+    return [vocabulary](int64_t n) {
+      return static_cast<int32_t>((static_cast<uint64_t>(n) * 0x9e3779b97f4a7c15U >> 33) %
+                                  static_cast<uint64_t>(vocabulary));
+    };
+  return [recording](int64_t n) { return recording[static_cast<size_t>(n) % recording.size()]; };
 }
 
 // Until the first token is computed: what a person waits for.
@@ -123,6 +129,8 @@ Result<Report> measure(const Args& args) {
   const auto folder = locate_or_pull(args.positional(0));
   RETURN_IF_ERROR(folder);
   r.model = args.positional(0);
+  const auto recording = recording_of(args);  // before minutes of loading
+  RETURN_IF_ERROR(recording);
   {
     const auto model = ModelFolder::open(*folder);
     RETURN_IF_ERROR(model);
@@ -133,14 +141,13 @@ Result<Report> measure(const Args& args) {
   }
   std::shared_ptr<Executable> executable;
   RETURN_IF_ERROR(load(*folder, args, r, executable));
-  const auto draw = draws(args, executable->info().vocabulary);
-  RETURN_IF_ERROR(draw);
   const auto all = cases(args, executable->info().max_context);
   {
     Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
-    Bench bench(*executable, r.cost, *draw, !r.device.platform.empty());
+    Bench bench(*executable, r.cost, draws(*recording, executable->info().vocabulary), !r.device.platform.empty());
     for (const auto& what : all) {
-      const auto timing = bench.time(what, args.has("--profile"));
+      const bool drafts = !what.prompt && !recording->empty() && !args.has("--no-pld");
+      const auto timing = drafts ? bench.time_recorded(what, *recording) : bench.time(what, args.has("--profile"));
       RETURN_IF_ERROR(timing);
       r.runs.push_back(*timing);
       progress.update(static_cast<int64_t>(r.runs.size()));
@@ -178,6 +185,11 @@ ordered_json to_json(const Report& r) {
                     {"ops_per_s", t.ops_per_s},
                     {"share", share(r, t)}});
     if (t.host_share >= 0) runs.back()["host_share"] = t.host_share;
+    if (t.plain_tokens_per_s > 0) {
+      runs.back()["plain_tokens_per_s"] = t.plain_tokens_per_s;
+      runs.back()["drafted"] = t.drafted;
+      runs.back()["accepted"] = t.accepted;
+    }
     if (t.profiled_steps > 0) runs.back()["profile"] = profile_json(t.profile, t.profiled_steps);
   }
   return {{"machine",
@@ -210,6 +222,19 @@ std::string to_csv(const Report& r) {
   return text;
 }
 
+// What drafting did, for each replay.
+std::string replays_text(const Report& r) {
+  std::string text;
+  for (const auto& t : r.runs) {
+    if (t.plain_tokens_per_s <= 0) continue;
+    text += fmt::format(
+        "replay of {} tokens at {}, {} at once: {:.1f} tokens/s without drafts, {:.1f} with: {:.2f} times", t.what.rows,
+        t.what.depth, t.what.batch, t.plain_tokens_per_s, t.tokens_per_s, t.tokens_per_s / t.plain_tokens_per_s);
+    text += fmt::format("; {} of {} drafted tokens right\n", t.accepted, t.drafted);
+  }
+  return text;
+}
+
 std::string to_text(const Report& r) {
   std::vector<std::vector<std::string>> rows = {{"KIND", "ROWS", "DEPTH", "BATCH", "TOKENS/S", "GB/S", "TOPS", "ROOF"}};
   const bool graphs = std::ranges::any_of(r.runs, [](const auto& t) { return t.host_share >= 0; });
@@ -221,10 +246,12 @@ std::string to_text(const Report& r) {
                     fmt::format("{:.3f}", t.ops_per_s * 1e-12), fmt::format("{:.0f} %", 100 * share(r, t))});
     if (graphs) rows.back().push_back(fmt::format("{:.1f} %", 100 * std::max(t.host_share, 0.0)));
   }
+  const auto replays = replays_text(r);
   const std::string device = r.device.device == "CPU" ? "" : fmt::format(", device {}", r.device.device);
   return fmt::format("{} on {} ({}, {} threads{})\n", r.model, cpu_features().model,
                      active_isa() ? name(*active_isa()) : "", r.roofs.threads, device) +
-         table(rows) + (graphs ? "HOST: the share of the time outside the device's graphs and attention\n" : "") +
+         table(rows) + replays +
+         (graphs ? "HOST: the share of the time outside the device's graphs and attention\n" : "") +
          fmt::format("roofs: {:.2f} GB/s read, {:.3f} TOPS of INT8{}\n", r.roofs.read_bytes_per_s * 1e-9,
                      r.roofs.ops_per_s * 1e-12,
                      r.roofs.vector_ops_per_s < r.roofs.ops_per_s

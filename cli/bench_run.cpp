@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/memory.h"
+#include "cli/bench_replay.h"
 #include "cli/output.h"
 #include "graph/ops.h"
 #include "targets/op_observer.h"
@@ -134,7 +135,7 @@ void Bench::count(BenchTiming& t) const {
   t.ops_per_s = ops / t.seconds;
 }
 
-Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
+Result<void> Bench::check_room(const BenchCase& what) const {
   if (what.depth + what.rows > executable_.info().max_context)
     return error(Code::context_overflow,
                  "a depth of {} and {} tokens more are beyond the model's context of {}: ask for less", what.depth,
@@ -144,11 +145,33 @@ Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
     return error(Code::out_of_memory,
                  "{} conversations of {} tokens need {} for keys and values, {} are available: ask for fewer, or less",
                  what.batch, what.depth + what.rows, bytes_text(needed), bytes_text(available));
+  return {};
+}
+
+Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
+  RETURN_IF_ERROR(check_room(what));
   const auto timed = what.prompt ? time_prompt(what, kPromptRounds) : time_decode(what, what.rows);
   RETURN_IF_ERROR(timed);
   BenchTiming t{.what = what, .seconds = median(timed->seconds), .host_share = timed->host_share};
   count(t);
   if (profile) RETURN_IF_ERROR(add_profile(t));
+  return t;
+}
+
+// Bytes and operations of a second are those of steps: a step of several rows reads its weights once.
+Result<BenchTiming> Bench::time_recorded(const BenchCase& what, std::span<const int32_t> recording) {
+  const ReplayCase replay{std::max<int64_t>(what.depth, 1), what.rows, what.batch};
+  RETURN_IF_ERROR(check_room({false, replay.rows + 1, replay.depth, what.batch}));
+  const auto timed = time_replay(executable_, recording, replay);
+  RETURN_IF_ERROR(timed);
+  BenchTiming t{.what = what, .seconds = timed->seconds / static_cast<double>(std::max<int64_t>(timed->steps, 1))};
+  count(t);
+  const auto tokens = static_cast<double>(what.rows * what.batch);
+  t.ops_per_s *= static_cast<double>(what.rows + timed->drafted - timed->accepted) / static_cast<double>(timed->steps);
+  t.tokens_per_s = tokens / timed->seconds;
+  t.plain_tokens_per_s = tokens / timed->plain_seconds;
+  t.drafted = timed->drafted;
+  t.accepted = timed->accepted;
   return t;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ struct BenchTiming {
   double tokens_per_s = 0;
   double bytes_per_s = 0;
   double ops_per_s = 0;
+  double plain_tokens_per_s = 0;  // of a recorded text: without drafts; 0: none were tried
+  int64_t drafted = 0, accepted = 0;
   std::vector<ProfileLine> profile;  // of a further prompt, or of `profiled_steps` further steps
   int64_t profiled_steps = 0;
 };
@@ -56,6 +59,9 @@ class Bench {
   // Errors: those of the executable; context_overflow names the case.
   Result<BenchTiming> time(const BenchCase& what, bool profile);
 
+  // Decoding of a recorded text, with drafts and without. Errors: those of time_replay.
+  Result<BenchTiming> time_recorded(const BenchCase& what, std::span<const int32_t> recording);
+
  private:
   // Seconds of each round, or step; and the share of them all that computes neither graphs nor attention, -1 without
   // graphs.
@@ -65,6 +71,7 @@ class Bench {
   };
   Result<Timed> time_prompt(const BenchCase& what, int rounds);
   Result<Timed> time_decode(const BenchCase& what, int64_t steps);
+  Result<void> check_room(const BenchCase& what) const;
   Result<void> add_profile(BenchTiming& timing);
   void count(BenchTiming& timing) const;
 

@@ -113,6 +113,9 @@ std::string speeds_text(const Usage& usage) {
   if (usage.prefill_tokens_per_s() > 0) text += fmt::format(" at {:.0f}/s", usage.prefill_tokens_per_s());
   text += fmt::format(", answer {} tokens", usage.completion_tokens);
   if (usage.decode_tokens_per_s() > 0) text += fmt::format(" at {:.1f}/s", usage.decode_tokens_per_s());
+  if (usage.drafted_tokens > 0)
+    text += fmt::format(", drafts {} of {} right ({:.0f} %)", usage.accepted_tokens, usage.drafted_tokens,
+                        100 * usage.acceptance());
   return text;
 }
 

@@ -70,7 +70,7 @@ class ChatSession {
   std::unique_ptr<nlohmann::ordered_json> messages_;
 };
 
-// "prompt 34 tokens at 210/s, answer 120 tokens at 45.2/s"
+// "prompt 34 tokens at 210/s, answer 120 tokens at 45.2/s, drafts 40 of 50 right (80 %)"
 std::string speeds_text(const Usage& usage);
 
 }  // namespace onw::cli

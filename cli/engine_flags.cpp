@@ -30,6 +30,8 @@ EngineOptions engine_options(const Args& args) {
   options.context_tokens = args.integer("--context").value_or(0);
   options.kv = kv_format(args);
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
+  options.prompt_lookup = !args.has("--no-pld");
+  options.lookup_in_earlier = args.has("--pld-earlier");
   options.load_observer = layout_progress();
   return options;
 }

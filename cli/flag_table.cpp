@@ -19,6 +19,13 @@ constexpr auto kFlags = std::to_array<Flag>({
      "How keys and values are kept (default: the model's)"},
     {"--threads", Kind::integer, "N", "", "ONW_THREADS", "chat serve bench eval inspect",
      "Threads that compute (default: one per physical core, within the quota of the process)", 1, 4096},
+    {"--no-pld", Kind::toggle, "", "", "", "chat serve bench",
+     "Does not draft tokens by looking them up in the conversation; answers are the same, and slower where they repeat "
+     "it"},
+    {"--pld-earlier", Kind::toggle, "", "", "", "chat serve",
+     "Looks them up in earlier conversations too, whoever's they are: how fast an answer comes then hints at what "
+     "others "
+     "said"},
 
     {"--device", Kind::choice, "NPU|GPU", "NPU", "", "compile", "What to compile for"},
     {"--platform", Kind::choice, "3720|4000|5010", "", "", "compile",
@@ -101,7 +108,9 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--batch", Kind::integers, "N,…", "1", "", "bench", "Conversations at the same time", 1, 4096},
     {"--full", Kind::toggle, "", "", "", "bench",
      "The usual figures instead: prompts of 64, 512 and 2048; decoding at 0, 1k, 8k and 16k; 2, 4 and 8 conversations"},
-    {"--replay", Kind::text, "FILE", "", "", "bench", "Takes recorded token ids as the draws"},
+    {"--replay", Kind::text, "FILE", "", "", "bench",
+     "Takes recorded token ids as the draws, from --depth on what went before; decoding is timed with drafts and "
+     "without"},
     {"--no-load", Kind::toggle, "", "", "", "bench", "Leaves the page cache alone: loading is not timed"},
     {"--profile", Kind::toggle, "", "", "", "bench", "Also where the time of a prompt or step goes, op by op"},
 

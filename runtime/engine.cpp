@@ -188,7 +188,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
                       .context_reason = context->reason,
                       .memory_bytes = memory,
                       .need = executable->need(context->tokens, 1),
-                      .model = executable->info()};
+                      .model = executable->info(),
+                      .drafts = options.prompt_lookup && executable->info().max_partial_rows > 1};
   const int64_t one_context = state_bytes(*executable, context->tokens);
   const int64_t for_states = std::max(memory - info.need.weights_bytes - info.need.work_bytes, one_context);
   info.prefix_cache_bytes =
@@ -198,6 +199,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
       .state_bytes = for_states,
       .cache_bytes = info.prefix_cache_bytes,
       .max_sessions = options.max_sessions,
+      .prompt_lookup = options.prompt_lookup,
+      .lookup_in_earlier = options.lookup_in_earlier,
+      .step_table = options.step_table,
       .scheduler = {.mixes = executable->mixes_prompt_and_decode(),
                     .max_step_rows = info.model.max_step_rows,
                     .prompt_rows = options.prompt_rows_per_step,

@@ -27,6 +27,11 @@ struct EngineOptions {
   int max_sessions = 32;             // answers computed at the same time; further requests wait
   int prompt_rows_per_step = 512;    // prompt rows in one step while nobody waits for a token
   double step_latency_seconds = .2;  // how long a prompt chunk may hold up running answers
+  bool prompt_lookup = true;         // drafts from what was said before in the conversation
+  // Also from the requests and answers before it, whoever's they are: how fast an answer comes then hints at what
+  // others said.
+  bool lookup_in_earlier = false;
+  std::filesystem::path step_table = {};  // where measured costs of steps are kept; empty: measured anew each time
 
   // As in LoadOptions: progress of what load does once per machine and model.
   std::function<bool(int64_t done, int64_t total)> load_observer = {};
@@ -45,6 +50,7 @@ struct EngineSetup {
   int64_t prefix_cache_bytes = 0;  // of it, for states kept between requests
   MemoryNeed need;                 // one sequence at the whole context
   ExecutableInfo model;
+  bool drafts = false;  // tokens may be drafted: asked for, and the target can keep a step in part
 };
 
 // Since the engine started.
@@ -55,6 +61,8 @@ struct EngineStats {
   int64_t prompt_tokens = 0;  // computed or reused
   int64_t reused_tokens = 0;
   int64_t completion_tokens = 0;
+  int64_t drafted_tokens = 0;
+  int64_t accepted_tokens = 0;
   int64_t steps = 0;
   int64_t preemptions = 0;  // answers set aside for memory and computed again
   double busy_seconds = 0;  // inside steps

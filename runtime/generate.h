@@ -34,6 +34,7 @@ struct GenerateRequest {
   int logprobs = -1;  // -1: none; 0: the drawn token's; n: and those of the n most likely
   int choices = 1;    // independent answers to one prompt, which is computed once
   std::unique_ptr<LogitMask> mask;
+  bool drafts = true;  // false: no tokens are drafted, whatever the engine may do. Never changes an answer
 
   // Lengths of the prompt at which a later request is likely to branch off: the end of each message, and where the
   // generation prompt begins. States that cannot be cut back are kept there; free where they can.
@@ -58,12 +59,17 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;      // of the prompt, taken from earlier work
   int64_t completion_tokens = 0;  // the stop id counts
+  int64_t drafted_tokens = 0;     // guessed ahead, and computed
+  int64_t accepted_tokens = 0;    // of them, those that the answer went on with
   double queue_seconds = 0;       // from submit to the first step
   double prefill_seconds = 0;     // from the first step to the first token
   double decode_seconds = 0;      // from the first token to this one
 
   double prefill_tokens_per_s() const {
     return prefill_seconds > 0 ? static_cast<double>(prompt_tokens - reused_tokens) / prefill_seconds : 0;
+  }
+  double acceptance() const {
+    return drafted_tokens > 0 ? static_cast<double>(accepted_tokens) / static_cast<double>(drafted_tokens) : 0;
   }
   double decode_tokens_per_s() const {
     return decode_seconds > 0 ? static_cast<double>(completion_tokens - 1) / decode_seconds : 0;

@@ -17,6 +17,7 @@
 #include "runtime/compile_ahead.h"
 #include "runtime/engine.h"
 #include "runtime/load_with_standby.h"
+#include "runtime/measured_steps.h"
 #include "runtime/measured_threads.h"
 #include "store/cache_store.h"
 #include "store/model_folder.h"
@@ -212,6 +213,17 @@ Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path&
   return device->make(std::move(*model), machinery, options, *choice);
 }
 
+// Where the costs of steps on this machine are kept.
+static Result<std::filesystem::path> step_table_of(const std::filesystem::path& model_folder,
+                                                   const EngineOptions& options) {
+  const auto folder = ModelFolder::open(model_folder);
+  RETURN_IF_ERROR(folder);
+  const auto isa = active_isa();
+  RETURN_IF_ERROR(isa);
+  return step_table_file(cache_folder(), folder->engine().files.at(std::string(kWeightsFile)).sha256, options.device,
+                         *isa, plan_threads(read_machine(), options.threads));
+}
+
 // A device that takes minutes to be made, or may be lost, has the CPU beside it: whoever did not ask for it gets an
 // answer whatever it does.
 Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_folder, const EngineOptions& options) {
@@ -226,6 +238,9 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_
       model_folder,
       {.device = chosen.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
   RETURN_IF_ERROR(executable);
+  auto table = step_table_of(model_folder, chosen);
+  RETURN_IF_ERROR(table);
+  chosen.step_table = std::move(*table);
   return create(std::move(*executable), chosen);
 }
 

@@ -50,11 +50,18 @@ std::vector<Share> Scheduler::plan_mixed(std::span<const Demand> demands) {
   std::ranges::sort(decoding, {}, [&](size_t i) { return std::pair(last_served(demands[i]), i); });
   if (decoding.size() > places) decoding.resize(places);
   std::vector<Share> shares;
-  for (const size_t i : decoding) shares.push_back({i, 1});
+  auto spare = static_cast<int64_t>(places - decoding.size());
+  int decode_rows = 0;
+  for (const size_t i : decoding) {
+    const int64_t drafted = std::min(demands[i].rows - 1, spare);
+    shares.push_back({i, static_cast<int>(1 + drafted)});
+    spare -= drafted;
+    decode_rows += shares.back().rows;
+  }
 
-  const int decode_rows = static_cast<int>(decoding.size());
+  const auto decoders = static_cast<int>(decoding.size());
   int left = std::min(limits_.prompt_rows, limits_.max_step_rows - decode_rows);
-  if (decode_rows > 0) left = within_latency(left, {decode_rows, decode_rows + 1, depth, decode_rows + 1});
+  if (decode_rows > 0) left = within_latency(left, {decode_rows, decoders + 1, depth, decode_rows + 1});
   std::ranges::sort(prompts, {}, [&](size_t i) { return std::pair(demands[i].rows, i); });
   auto others = static_cast<int>(prompts.size());
   for (const size_t i : prompts) {
@@ -77,7 +84,7 @@ std::vector<Share> Scheduler::plan_alternating(std::span<const Demand> demands) 
   }
   const auto index = static_cast<size_t>(chosen - demands.data());
   decodes_since_prompt_ = prompt_turn ? 0 : decodes_since_prompt_ + 1;
-  if (!prompt_turn) return {{index, 1}};
+  if (!prompt_turn) return {{index, static_cast<int>(std::min<int64_t>(chosen->rows, limits_.max_step_rows))}};
 
   int rows = std::min(limits_.prompt_rows, limits_.max_step_rows);
   if (decoders > 0) rows = within_latency(rows, {0, 1, chosen->depth, 1});  // the others wait for this step

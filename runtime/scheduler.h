@@ -15,7 +15,7 @@ namespace onw {
 struct Demand {
   uint64_t session = 0;   // the same in every step
   int64_t rows = 1;       // at least one
-  bool decoding = false;  // one row, and somebody watches the answer grow
+  bool decoding = false;  // somebody watches the answer grow: one row, and drafted ones, which may be left out
   int64_t depth = 0;      // length of its sequence
 };
 

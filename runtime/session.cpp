@@ -1,6 +1,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace onw {
@@ -55,15 +56,22 @@ bool Session::cancelled() const {
   return std::all_of(first, first + 1 + other_choices(), [](const std::atomic<bool>& flag) { return flag.load(); });
 }
 
-int64_t Session::rows_until_stop() const {
+// Where the state is to be kept next.
+int64_t Session::next_kept_length() const {
+  if (!conversation->wants_checkpoints()) return std::numeric_limits<int64_t>::max();
   const int64_t length = conversation->length();
-  int64_t stop = total();
-  if (conversation->wants_checkpoints()) {
-    stop = std::min(stop, (length / kCheckpointEvery + 1) * kCheckpointEvery);
-    for (const int64_t branch : job_->request.branch_points)
-      if (branch > length) stop = std::min(stop, branch);
-  }
-  return stop - length;
+  int64_t next = (length / kCheckpointEvery + 1) * kCheckpointEvery;
+  for (const int64_t branch : job_->request.branch_points)
+    if (branch > length) next = std::min(next, branch);
+  return next;
+}
+
+int64_t Session::rows_until_stop() const { return std::min(total(), next_kept_length()) - conversation->length(); }
+
+int64_t Session::draft_room() const {
+  const int64_t answer_left = answer_limit_ - usage_.completion_tokens - 1;  // one is drawn in any case
+  const int64_t end = std::min(reserved_tokens, next_kept_length());
+  return std::max<int64_t>(0, std::min(answer_left, end - total()));
 }
 
 bool Session::keeps_state_here() const {

@@ -10,6 +10,7 @@
 #include "runtime/conversation.h"
 #include "runtime/job.h"
 #include "runtime/sampler.h"
+#include "runtime/speculator.h"
 
 namespace onw {
 
@@ -43,6 +44,17 @@ class Session {
   int64_t pending() const { return total() - conversation->length(); }  // rows to compute before the next draw
   int64_t rows_until_stop() const;                                      // the same, cut where the state is to be kept
   bool keeps_state_here() const;
+  bool decodes() const { return pending() == 1 && !in_prompt(); }  // a row, and the next token of an answer
+
+  // Tokens that the next step tries ahead, and who guesses them; none where nobody does.
+  std::optional<Speculator> speculator;
+  std::vector<int32_t> draft;
+  double draft_charge = 0;  // as Speculator::settle takes it
+  // How many may be tried: no further than the answer goes and its memory reaches, nor past where the state is kept.
+  int64_t draft_room() const;
+  // What came of it, for the usage: before the draws, and with each token that was drafted and drawn.
+  void count_drafted() { usage_.drafted_tokens += static_cast<int64_t>(draft.size()); }
+  void count_accepted() { ++usage_.accepted_tokens; }
 
   // Sets the state, of which length() tokens are reused, and starts the clocks.
   void begin(Conversation state);
@@ -61,6 +73,7 @@ class Session {
 
  private:
   void report(int choice, TokenEvent event);
+  int64_t next_kept_length() const;
 
   std::shared_ptr<Job> job_;
   int choice_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/measured_steps.h"
 #include "runtime/memory.h"
 
 namespace onw {
@@ -13,7 +14,15 @@ Worker::Worker(std::unique_ptr<Executable> executable, const WorkerLimits& limit
       running_step_(running_step),
       scheduler_(limits.scheduler,
                  [this](const StepShape& shape) { return Cost{slowness_ * executable_->cost(shape).seconds}; }),
-      cache_(*executable_) {}
+      cache_(*executable_),
+      step_costs_([this](const StepShape& shape) { return executable_->cost(shape); },
+                  limits.step_table.empty() ? StepCosts::Table{} : read_step_table(limits.step_table)) {
+  if (limits_.lookup_in_earlier) earlier_ = std::make_shared<EarlierText>();
+}
+
+Worker::~Worker() {
+  if (!limits_.step_table.empty() && stats_.steps > 0) write_step_table(limits_.step_table, step_costs_.table());
+}
 
 void Worker::add(std::shared_ptr<Job> job) {
   ++stats_.requests;
@@ -48,14 +57,19 @@ void Worker::cancel_all() {
 
 // The rows of the next step, with memory for each; a session that cannot have it has failed or waits again.
 std::vector<Worker::Part> Worker::plan() {
+  plan_drafts();
   std::vector<Demand> demands;
   for (const auto& session : active_)
     demands.push_back({.session = session->id(),
-                       .rows = session->rows_until_stop(),
-                       .decoding = session->pending() == 1 && !session->in_prompt(),
+                       .rows = session->rows_until_stop() + static_cast<int64_t>(session->draft.size()),
+                       .decoding = session->decodes(),
                        .depth = session->conversation->length()});
   std::vector<Part> parts;
-  for (const Share& share : scheduler_.plan(demands)) parts.push_back({active_[share.demand].get(), share.rows});
+  for (const Share& share : scheduler_.plan(demands)) {
+    Session& session = *active_[share.demand];
+    if (!session.draft.empty()) session.draft.resize(static_cast<size_t>(share.rows) - 1);
+    parts.push_back({&session, share.rows});
+  }
   for (const Part& part : parts) {
     if (!part.session->conversation) continue;
     auto room = make_room(*part.session, part.session->conversation->length() + part.rows);
@@ -73,10 +87,12 @@ void Worker::run(std::span<const Part> parts) {
   ++stats_.steps;
   if (outputs) {
     learn_cost(parts, seconds);
+    charge_drafts(parts);
     return take(parts, *outputs);
   }
   const bool unwanted = std::ranges::all_of(parts, [](const Part& part) { return part.session->cancelled(); });
   if (outputs.error().code == Code::cancelled && (unwanted || running_step_.stopped())) return;
+  if (run_without_drafts(parts)) return;
   if (parts.size() == 1) return fail(*parts.front().session, std::move(outputs.error()));
   // All are as before the step. Alone, whoever broke it is found, and the others go on.
   for (const Part& part : parts) run({&part, 1});
@@ -91,8 +107,10 @@ void Worker::learn_cost(std::span<const Part> parts, double seconds) {
     const int64_t length = part.session->conversation->length();
     shape.rows += part.rows;
     shape.depth += length / static_cast<int64_t>(parts.size());
-    if (length + part.rows == part.session->total()) ++shape.logits_rows;
+    if (length + part.rows >= part.session->total())
+      shape.logits_rows += 1 + static_cast<int>(part.session->draft.size());
   }
+  if (shape.logits_rows == shape.rows) step_costs_.took(shape, seconds);
   const double estimated = executable_->cost(shape).seconds;
   if (estimated > 0) slowness_ += kNewest * (std::min(seconds / estimated, kMost) - slowness_);
 }
@@ -109,8 +127,10 @@ Result<Outputs> Worker::run_rows(std::span<const Part> parts) {
     for (int choice = 0; choice <= session.other_choices(); ++choice)
       choices.emplace_back(&session.job(), session.choice() + choice);
     for (int64_t at = conversation.length(); at < conversation.length() + part.rows; ++at) {
-      const TokenKey& key = session.tokens()[static_cast<size_t>(at)];
-      Row row = text_row(index, at, key.token, session.wants_token() && at + 1 == session.total());
+      const int64_t drafted = at - session.total();  // from 0 on
+      const TokenKey key = drafted < 0 ? session.tokens()[static_cast<size_t>(at)]
+                                       : TokenKey{session.draft[static_cast<size_t>(drafted)]};
+      Row row = text_row(index, at, key.token, session.wants_token() && drafted >= -1);
       row.content_digest = key.content_digest;
       rows.push_back(row);
     }
@@ -127,12 +147,13 @@ void Worker::take(std::span<const Part> parts, const Outputs& outputs) {
   std::span<const float> logits = outputs.logits;
   for (const Part& part : parts) {
     Session& session = *part.session;
-    Conversation& conversation = *session.conversation;
-    conversation.sequence().commit(part.rows);
-    conversation.append(
-        session.tokens().subspan(static_cast<size_t>(conversation.length()), static_cast<size_t>(part.rows)));
-    // A checkpoint that cannot be had costs time later, and nothing now.
-    if (session.keeps_state_here() && conversation.checkpoint()) trim();
+    if (session.decodes()) {
+      const size_t values = static_cast<size_t>(part.rows) * vocabulary;
+      take_drafted(session, logits.first(values));
+      logits = logits.subspan(values);
+      continue;
+    }
+    keep(session, part.rows);
     if (session.pending() > 0) continue;
     if (!session.wants_token()) {
       session.finish(FinishReason::length);
@@ -141,6 +162,14 @@ void Worker::take(std::span<const Part> parts, const Outputs& outputs) {
     next_token(session, logits.first(vocabulary));
     logits = logits.subspan(vocabulary);
   }
+}
+
+void Worker::keep(Session& session, int rows) {
+  Conversation& conversation = *session.conversation;
+  conversation.sequence().commit(rows);
+  conversation.append(session.tokens().subspan(static_cast<size_t>(conversation.length()), static_cast<size_t>(rows)));
+  // A checkpoint that cannot be had costs time later, and nothing now.
+  if (session.keeps_state_here() && conversation.checkpoint()) trim();
 }
 
 void Worker::next_token(Session& session, std::span<const float> logits) {
@@ -184,6 +213,8 @@ void Worker::remove_finished() {
   for (auto& session : active_) {
     if (!session->finished()) continue;
     any = true;
+    if (earlier_ != nullptr)
+      earlier_->add(session->tokens().subspan(static_cast<size_t>(session->usage().reused_tokens)));
     if (session->conversation) cache_.put(std::move(*session->conversation));
     session->conversation.reset();
   }

@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "runtime/engine.h"
 #include "runtime/prefix_cache.h"
+#include "runtime/prompt_lookup.h"
 #include "runtime/scheduler.h"
 #include "runtime/session.h"
+#include "runtime/step_costs.h"
 
 namespace onw {
 
@@ -19,12 +22,18 @@ struct WorkerLimits {
   int64_t state_bytes = 0;  // of all sequences, running and cached
   int64_t cache_bytes = 0;  // of the cached ones
   int max_sessions = 32;
+  bool prompt_lookup = true;
+  bool lookup_in_earlier = false;
+  std::filesystem::path step_table = {};  // as EngineOptions says
   SchedulerLimits scheduler;
 };
 
 class Worker {
  public:
   Worker(std::unique_ptr<Executable> executable, const WorkerLimits& limits, RunningStep& running_step);
+  ~Worker();  // keeps the measured costs of steps
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   void add(std::shared_ptr<Job> job);
   bool idle() const { return active_.empty() && waiting_.empty(); }
@@ -38,7 +47,7 @@ class Worker {
  private:
   struct Part {  // of a step
     Session* session = nullptr;
-    int rows = 0;
+    int rows = 0;  // a drafted token's each among them
   };
 
   // worker.cpp: a step
@@ -48,11 +57,21 @@ class Worker {
   Result<Outputs> run_rows(std::span<const Part> parts);
   void learn_cost(std::span<const Part> parts, double seconds);
   void take(std::span<const Part> parts, const Outputs& outputs);
+  void keep(Session& session, int rows);
   void next_token(Session& session, std::span<const float> logits);
   void draw(Session& session, std::span<const float> logits);
   void begin_other_choices(Session& first, std::span<const float> logits);
   void fail(Session& session, Error why);
   void remove_finished();
+
+  // worker_drafts.cpp: tokens tried ahead
+  void plan_drafts();
+  DraftOffer offer(Session& session);
+  void draft_together(std::span<Session* const> sessions, int most_rows);
+  std::vector<std::unique_ptr<Drafter>> ladder() const;
+  bool run_without_drafts(std::span<const Part> parts);
+  void charge_drafts(std::span<const Part> parts);
+  void take_drafted(Session& session, std::span<const float> logits);
 
   // worker_memory.cpp: who may run, and with which memory
   void admit();
@@ -70,6 +89,8 @@ class Worker {
   RunningStep& running_step_;
   Scheduler scheduler_;
   PrefixCache cache_;
+  StepCosts step_costs_;
+  std::shared_ptr<EarlierText> earlier_;          // null where it is not asked for
   std::vector<std::unique_ptr<Session>> active_;  // in the order in which they began
   std::deque<std::unique_ptr<Session>> waiting_;
   uint64_t sessions_ = 0;

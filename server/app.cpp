@@ -135,6 +135,8 @@ HttpResponse App::health() const {
                          {"model", loaded->name},
                          {"active", stats.active},
                          {"waiting", stats.waiting}};
+  if (loaded->engine->info().drafts)
+    health["drafts"] = {{"drafted_tokens", stats.drafted_tokens}, {"accepted_tokens", stats.accepted_tokens}};
   if (!stats.device.device.empty()) health["device"] = device_json(stats.device);
   return json_response(fails ? 503 : 200, dump(health));
 }

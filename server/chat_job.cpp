@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <numeric>
 #include <utility>
 
 #include "base/memory.h"
@@ -78,7 +77,7 @@ void ChatJob::submit(GenerateRequest request) {
         {.status = 503, .message = fmt::format("{} requests are waiting already. Try again later", kMaxWaiting)});
   for (int i = 0; i < request_.choices; ++i)
     choices_.push_back({AnswerText(model_->tokenizer, model_->style, request_.stops, prompt_text_), {}, false});
-  completion_tokens_.resize(choices_.size());
+  choice_usages_.resize(choices_.size());
   open_choices_ = request_.choices;
   auto generation =
       model_->engine->submit(std::move(request), [reply = reply_, weak = weak_from_this()](TokenEvent event) {
@@ -106,9 +105,11 @@ void ChatJob::cancel() {
 AnswerNote ChatJob::note() const {
   AnswerNote note{.prompt_tokens = prompt_tokens_, .reused_tokens = usage_.cached_tokens, .fault = fault_};
   int64_t after_first = 0;
-  for (const int64_t n : completion_tokens_) {
-    note.completion_tokens += n;
-    after_first += std::max<int64_t>(0, n - 1);
+  for (const Usage& usage : choice_usages_) {
+    note.completion_tokens += usage.completion_tokens;
+    note.drafted_tokens += usage.drafted_tokens;
+    note.accepted_tokens += usage.accepted_tokens;
+    after_first += std::max<int64_t>(0, usage.completion_tokens - 1);
   }
   if (decode_seconds_ > 0) note.tokens_per_s = static_cast<double>(after_first) / decode_seconds_;
   if (over_) note.end = end_;
@@ -133,7 +134,7 @@ void ChatJob::on_event(const TokenEvent& event) {
   if (event.finish == FinishReason::cancelled) return fail(closing());
   usage_.prompt_tokens = event.usage.prompt_tokens;
   usage_.cached_tokens = event.usage.reused_tokens;
-  completion_tokens_[index] = event.usage.completion_tokens;
+  choice_usages_[index] = event.usage;
   decode_seconds_ = std::max(decode_seconds_, event.usage.decode_seconds);
   take(choices_[index], event);
 }
@@ -182,9 +183,17 @@ void ChatJob::finish_choice(int index, const std::string& reason) {
   if (--open_choices_ == 0) finish();
 }
 
+void ChatJob::add_up() {
+  for (const Usage& usage : choice_usages_) {
+    usage_.completion_tokens += usage.completion_tokens;
+    usage_.drafted_tokens += usage.drafted_tokens;
+    usage_.accepted_tokens += usage.accepted_tokens;
+  }
+}
+
 void ChatJob::finish() {
   over_ = true;
-  usage_.completion_tokens = std::accumulate(completion_tokens_.begin(), completion_tokens_.end(), int64_t{0});
+  add_up();
   if (request_.stream) {
     if (request_.include_usage) reply_->write(usage_chunk(head_, usage_));
     reply_->write(kDoneFrame);

@@ -43,6 +43,7 @@ class ChatJob : public std::enable_shared_from_this<ChatJob> {
   void finish_choice(int index, const std::string& reason);
   void finish();
   void fail(const ApiError& error);
+  void add_up();
   AnswerNote note() const;
   TokenTexts token_texts(const TokenEvent& event) const;
 
@@ -55,7 +56,7 @@ class ChatJob : public std::enable_shared_from_this<ChatJob> {
   std::string prompt_text_;
   int64_t prompt_tokens_ = 0;
   std::vector<Choice> choices_;
-  std::vector<int64_t> completion_tokens_;
+  std::vector<Usage> choice_usages_;
   double decode_seconds_ = 0;  // of the slowest choice
   UsageTotals usage_;
   int open_choices_ = 0;

@@ -23,7 +23,10 @@ ordered_json usage_json(const UsageTotals& usage) {
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.reasoning_tokens},
+            {"drafted_tokens", usage.drafted_tokens},
+            {"accepted_draft_tokens", usage.accepted_tokens}}}};
 }
 
 ordered_json token_json(const TokenText& token) {

@@ -29,6 +29,8 @@ std::string note_text(const AnswerNote& note) {
   std::string text =
       fmt::format("prompt={} reused={} tokens={}", note.prompt_tokens, note.reused_tokens, note.completion_tokens);
   if (note.tokens_per_s > 0) text += fmt::format(" tokens/s={:.1f}", note.tokens_per_s);
+  if (note.drafted_tokens > 0)
+    text += fmt::format(" drafted={} accepted={}", note.drafted_tokens, note.accepted_tokens);
   text += fmt::format(" end={}", note.end.empty() ? "cancelled" : note.end);
   if (!note.fault.empty()) text += fmt::format(" fault=\"{}\"", printable(note.fault, kMaxFaultBytes, true));
   return text;

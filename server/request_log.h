@@ -18,6 +18,8 @@ struct AnswerNote {
   double tokens_per_s = 0;        // of them, after the first of each; 0: not known
   std::string_view end;           // stop, length, cancelled or error; empty: cut before it ended
   std::string_view fault;         // of the server; empty: none
+  int64_t drafted_tokens = 0;     // guessed ahead, of all choices
+  int64_t accepted_tokens = 0;    // of them, those in the answers
 };
 std::string note_text(const AnswerNote& note);
 

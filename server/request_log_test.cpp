@@ -10,6 +10,9 @@ TEST(RequestLog, is_one_line_of_time_request_status_and_how_it_ended) {
   EXPECT_EQ(log_line(whole, 1796022007),
             "2026-11-30T07:00:07Z POST /v1/chat/completions 200 742ms prompt=52 reused=48 tokens=31 tokens/s=42.1 "
             "end=stop\n");
+  EXPECT_EQ(
+      note_text({.prompt_tokens = 5, .completion_tokens = 9, .end = "stop", .drafted_tokens = 6, .accepted_tokens = 4}),
+      "prompt=5 reused=0 tokens=9 drafted=6 accepted=4 end=stop");
   EXPECT_EQ(log_line({"GET", "/health", 200, true, 0, ""}, 0), "1970-01-01T00:00:00Z GET /health 200 0ms\n");
   EXPECT_EQ(log_line({"POST", "/x", 0, false, 0, ""}, 0), "1970-01-01T00:00:00Z POST /x - 0ms end=cancelled\n");
 }

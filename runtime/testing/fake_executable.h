@@ -43,6 +43,7 @@ struct FakeOptions {
   // The bias of one logit: lets a test write the text. Token -> the token to follow it, surely.
   std::map<int32_t, int32_t> follows = {};
   int32_t poison_token = -1;  // rows of this token give a NaN
+  bool remembers = true;      // false: what follows depends on the last token alone, so texts repeat themselves
 };
 
 // Everything a history is to the fake: one number.
@@ -256,8 +257,8 @@ class FakeExecutable final : public Executable {
     const size_t begin = logits_.size();
     logits_.resize(begin + static_cast<size_t>(info_.vocabulary));
     const std::span<float> logits = std::span(logits_).subspan(begin);
-    fake_logits(hash, logits);
     const FakeOptions& o = shared_->options;
+    fake_logits(o.remembers ? hash : fake_hash(0, row.token, 0), logits);
     if (const auto next = o.follows.find(row.token); next != o.follows.end())
       logits[static_cast<size_t>(next->second)] = 1000;
     if (row.token == o.poison_token) logits[1] = std::numeric_limits<float>::quiet_NaN();

@@ -263,6 +263,24 @@ class Measuring(unittest.TestCase):
         self.assertGreaterEqual(found["roofs"]["ops_per_s"], found["roofs"]["vector_ops_per_s"])
         self.assertEqual(onw("bench", "tiny", "--depth", "5000").returncode, 1)
 
+    # numerics-070
+    def test_bench_replays_a_recording_with_drafts_and_without(self):
+        recording = FOLDER / "recording.txt"
+        recording.write_text(" ".join(str(i) for i in [*range(100), *range(100), *range(100)]))
+        wanted = ["bench", "tiny", "--prompt", "0", "--decode", "60", "--depth", "130", "--no-load", "--replay", recording]
+        done = onw(*wanted, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (run,) = json.loads(done.stdout)["runs"]
+        self.assertGreater(run["plain_tokens_per_s"], 0)
+        self.assertGreater(run["drafted"], 0)
+        self.assertGreater(run["accepted"], run["drafted"] // 2)
+        self.assertRegex(onw(*wanted).stdout, r"replay of 60 tokens at 130, 1 at once: .* times; \d+ of \d+ drafted tokens right")
+        (run,) = json.loads(onw(*wanted, "--json", "--no-pld").stdout)["runs"]
+        self.assertNotIn("drafted", run)
+        short = onw(*wanted[:-2], "--replay", recording, "--depth", "290")
+        self.assertEqual(short.returncode, 1)
+        self.assertIn("the recording has 300 tokens", short.stderr)
+
     def test_bench_gives_the_usual_figures_as_far_as_the_context_reaches(self):
         done = onw("bench", "tiny", "--full", "--decode", "3", "--no-load", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -237,6 +237,22 @@ class Plain(unittest.TestCase):
             self.assertGreater(usage["prompt_tokens_details"]["cached_tokens"], 60)
 
 
+    # numerics-070
+    def test_drafted_tokens_are_counted_and_can_be_left_out(self):
+        asked = question("abc abc abc abc abc", max_tokens=60, logit_bias={"97": 30, "98": 30, "259": -100})
+        with serving() as (port, _):
+            counted = call(port, "POST", "/v1/chat/completions", asked)[1]
+            details = counted["usage"]["completion_tokens_details"]
+            self.assertGreater(details["drafted_tokens"], 0)
+            self.assertLessEqual(details["accepted_draft_tokens"], details["drafted_tokens"])
+            self.assertEqual(health(port)["drafts"]["drafted_tokens"], details["drafted_tokens"])
+        with serving("--no-pld") as (port, _):
+            plain = call(port, "POST", "/v1/chat/completions", asked)[1]
+            self.assertEqual(plain["choices"], counted["choices"])
+            self.assertEqual(plain["usage"]["completion_tokens_details"]["drafted_tokens"], 0)
+            self.assertNotIn("drafts", health(port))
+
+
 class Ends(unittest.TestCase):
     def stream(self, port, tokens=100_000):
         """A stream of a long answer, read to its first word."""
