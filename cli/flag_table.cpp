@@ -69,7 +69,8 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--format", Kind::text, "FORMAT", "", "", "convert pull",
      "Weight format, such as q4g128, q8c, nf4c, f16 (default: without loss from GGUF, else the device's)"},
     {"--importance", Kind::text, "FILE", "", "", "convert",
-     "How large activations were on a text (tools/importance.py): weighs errors of 4-bit weights, equalises channels"},
+     "How large activations were on a text (tools/importance.py): weighs errors of 4-bit weights, equalises inputs of "
+     "8-bit ones"},
     {"--residual-shift", Kind::integer, "N", "0", "", "convert pull",
      "Divides the residual stream by 2^N, so that it stays within FP16 on an NPU; no logit changes", 0, 12},
     {"--graphs-only", Kind::toggle, "", "", "", "convert",

@@ -76,16 +76,18 @@ Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& 
   return units;
 }
 
-// Norms none of whose readers keeps codes of the source, and the sizes of whose channels the importance file tells.
+// Norms none of whose readers keeps codes of the source or has fewer than 8 bits, and the sizes of whose channels the
+// importance file tells. Factors within a group of 4-bit weights cost more than their activations gain
+// (docs/quality.md).
 Result<std::vector<InputAlteration>> inputs_to_equalise(const Program& program, const std::vector<Unit>& units,
                                                         const Importance& importance) {
-  std::set<std::string> kept;
+  std::set<std::string> left;
   for (const Unit& unit : units)
     for (const WeightJob& job : unit)
-      if (job.choice.take_over) kept.insert(job.weight->name);
+      if (job.choice.take_over || info(job.choice.format).bits < 8) left.insert(job.weight->name);
   std::vector<InputAlteration> inputs;
   for (NormReaders& found : norm_readers(program)) {
-    if (std::ranges::any_of(found.readers, [&](const auto& name) { return kept.contains(name); })) continue;
+    if (std::ranges::any_of(found.readers, [&](const auto& name) { return left.contains(name); })) continue;
     const auto squares = importance.of(*program.weight(found.readers.front()));
     RETURN_IF_ERROR(squares);
     auto exponents = input_exponents(*squares);
@@ -276,11 +278,12 @@ Result<void> check_importance_counts(const std::vector<Unit>& units, const std::
   if (options.importance.empty() || !inputs.empty()) return {};
   for (const Unit& unit : units)
     if (std::ranges::any_of(unit, weighed)) return {};
-  return error(Code::invalid_argument,
-               "{}: would change nothing. It weighs what is quantised to 4 bits without a minimum and equalises what "
-               "is quantised anew; every weight that it names keeps the source's codes or gets another format. Give "
-               "--format q4g128, or leave it out",
-               options.importance.string());
+  return error(
+      Code::invalid_argument,
+      "{}: would change nothing. It weighs what is quantised to 4 bits without a minimum and equalises inputs "
+      "of what is quantised to 8 bits anew; every weight that it names keeps the source's codes or gets another "
+      "format. Give --format q4g128, or leave it out",
+      options.importance.string());
 }
 
 // What an interrupted run must have in common with the one that goes on.

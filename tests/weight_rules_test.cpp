@@ -175,6 +175,15 @@ TEST(EqualisedInputs, keep_every_bit_of_the_logits) {
   }
 }
 
+TEST(EqualisedInputs, are_left_as_they_are_before_weights_of_four_bits) {
+  const TempFolder folder;
+  const Model m("llama-g64",
+                {.format = WeightFormat::q4g64, .importance = write_sizes(folder, load_golden("llama-g64"))},
+                kUnevenChannels);
+  EXPECT_EQ(m.altered("layers.0.attn_norm"), "");
+  EXPECT_EQ(m.altered("layers.1.mlp.up"), "");
+}
+
 TEST(EqualisedInputs, lose_less_when_they_are_quantised) {
   const TempFolder folder;
   const ConvertOptions options = {.format = WeightFormat::q8g32};
