@@ -1,6 +1,7 @@
 // onw bench: speed beside the roofs of the machine, measured in the same run.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/memory.h"
@@ -8,6 +9,7 @@
 #include "base/page_cache.h"
 #include "base/topology.h"
 #include "cli/bench_chart.h"
+#include "cli/bench_fused.h"
 #include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
@@ -68,6 +70,13 @@ std::vector<BenchCase> cases(const Args& args, int64_t max_context) {
   return all;
 }
 
+// Tokens in the longest conversation that is measured.
+int64_t deepest(const Args& args) {
+  int64_t most = 0;
+  for (const BenchCase& c : cases(args, std::numeric_limits<int64_t>::max())) most = std::max(most, c.depth + c.rows);
+  return most;
+}
+
 // What --replay names; nothing without it.
 Result<std::vector<int32_t>> recording_of(const Args& args) {
   if (!args.has("--replay")) return std::vector<int32_t>();
@@ -118,8 +127,13 @@ Result<void> load(const std::filesystem::path& folder, const Args& args, Report&
     RETURN_IF_ERROR(cold);
     r.load_cold_s = *cold;
   }
+  const FusedWatch fused;
+  const bool makes_fused = r.device.device == "NPU" || r.device.device == "GPU";
+  if (makes_fused) options.on_fused = fused.ear();
+  options.fused_at_once = deepest(args);
   const auto warm = time_load(folder, options, executable);
   RETURN_IF_ERROR(warm);
+  if (const std::string text = makes_fused ? fused.wait() : ""; !text.empty()) tell("{}\n", text);
   if (!args.has("--no-load")) r.load_warm_s = *warm;
   return {};
 }

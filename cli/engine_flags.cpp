@@ -14,6 +14,11 @@ std::optional<KvFormat> kv_format(const Args& args) {
   return std::nullopt;
 }
 
+std::optional<bool> fused(const Args& args) {
+  const auto text = args.text("--fused");
+  return text == "yes" || text == "no" ? std::optional(text == "yes") : std::nullopt;
+}
+
 // Some models are laid out anew for this CPU the first time.
 static LoadObserver layout_progress() {
   return [progress = std::shared_ptr<Progress>()](int64_t done, int64_t total) mutable {
@@ -29,6 +34,7 @@ EngineOptions engine_options(const Args& args) {
   options.device = args.text("--device");
   options.context_tokens = args.integer("--context").value_or(0);
   options.kv = kv_format(args);
+  options.fused = fused(args);
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
   options.prompt_lookup = !args.has("--no-pld");
   options.lookup_in_earlier = args.has("--pld-earlier");
@@ -43,6 +49,7 @@ LoadOptions load_options(const Args& args) {
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
   options.max_context = args.integer("--context").value_or(0);
   options.observer = layout_progress();
+  options.fused = fused(args);
   return options;
 }
 

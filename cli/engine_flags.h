@@ -11,6 +11,7 @@ namespace onw::cli {
 EngineOptions engine_options(const Args& args);
 LoadOptions load_options(const Args& args);
 std::optional<KvFormat> kv_format(const Args& args);
+std::optional<bool> fused(const Args& args);  // none: auto
 
 // What computes and how long a conversation may be: "CPU (amx, 2 threads): this machine shows no NPU,
 // context of 8192 tokens (the model's)".

@@ -27,6 +27,11 @@ constexpr auto kFlags = std::to_array<Flag>({
      "others "
      "said"},
 
+    {"--fused", Kind::choice, "auto|yes|no", "auto", "ONW_FUSED", "chat serve bench eval",
+     "NPU and GPU: whether graphs with attention inside are made beside the answers, which then take fewer steps of "
+     "the "
+     "host's and more memory (auto: for an NPU, where memory allows)"},
+
     {"--device", Kind::choice, "NPU|GPU", "NPU", "", "compile", "What to compile for"},
     {"--platform", Kind::choice, "3720|4000|5010", "", "", "compile",
      "Compiles for an NPU of this generation, which need not be here; the NPU compiler's library must"},

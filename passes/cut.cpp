@@ -31,6 +31,23 @@ class Cutter {
     return std::move(out_);
   }
 
+  CutFunction pieces(int attentions) {
+    begin_segment();
+    const std::vector<size_t> last = last_uses();
+    auto left = std::ranges::count(from_.nodes, Op::attention, &Node::op);
+    for (size_t i = 0, inside = 0; i < from_.nodes.size(); ++i) {
+      const Op op = from_.nodes[i].op;
+      if (op == Op::input || op == Op::weight) continue;
+      put(Value{static_cast<int32_t>(i)});
+      if (op == Op::attention) ++inside, --left;
+      if (left == 0 || inside < static_cast<size_t>(attentions) || crossing(i, last) != 1) continue;
+      begin_segment();
+      inside = 0;
+    }
+    for (const Output& o : from_.outputs) give(o.value, o.name);
+    return std::move(out_);
+  }
+
  private:
   static constexpr int kNowhere = -1;  // inputs, weights and what the host makes
 
@@ -39,6 +56,22 @@ class Cutter {
     here_.clear();
   }
   size_t current() const { return out_.segments.size() - 1; }
+
+  // The node that reads each value last; behind all of them for an output.
+  std::vector<size_t> last_uses() const {
+    std::vector<size_t> last(from_.nodes.size());
+    for (size_t i = 0; i < from_.nodes.size(); ++i)
+      for (const Value in : from_.nodes[i].inputs) last[static_cast<size_t>(in.id)] = i;
+    for (const Output& o : from_.outputs) last[static_cast<size_t>(o.value.id)] = from_.nodes.size();
+    return last;
+  }
+
+  // Values made up to node i and read behind it.
+  size_t crossing(size_t i, const std::vector<size_t>& last) const {
+    size_t count = 0;
+    for (size_t n = 0; n <= i; ++n) count += segment_of_[n] != kNowhere && last[n] > i ? 1 : 0;
+    return count;
+  }
 
   Value append(Node node) {
     auto& nodes = out_.segments.back().nodes;
@@ -99,5 +132,9 @@ class Cutter {
 }  // namespace
 
 Result<CutFunction> cut_at_host_steps(const Function& function) { return Cutter(function).run(); }
+
+CutFunction cut_in_pieces(const Function& function, int attentions) {
+  return Cutter(function).pieces(std::max(attentions, 1));
+}
 
 }  // namespace onw

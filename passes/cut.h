@@ -28,4 +28,8 @@ struct CutFunction {
 // for two host steps that nothing but the host's results lies between.
 Result<CutFunction> cut_at_host_steps(const Function& function);
 
+// The same in pieces of at least `attentions` attentions (1 or more), effects inside them, so without host steps: cut
+// where a single value crosses, but for the function's inputs. What has no such place is one piece.
+CutFunction cut_in_pieces(const Function& function, int attentions);
+
 }  // namespace onw

@@ -87,6 +87,32 @@ TEST(Cut, says_what_the_host_does_between_them) {
   EXPECT_EQ(cut->host[1][1].node.attributes.text("state"), "kv.1");
 }
 
+// x is the function's own, so behind the first attention its result alone crosses.
+TEST(Cut, makes_pieces_with_attention_inside_where_one_value_crosses) {
+  const auto program = parse_program(kTwoLayers);
+  ASSERT_TRUE(program);
+  const auto cut = cut_in_pieces(program->functions[0], 1);
+  EXPECT_TRUE(cut.host.empty());
+  ASSERT_EQ(cut.segments.size(), 2U);
+  EXPECT_EQ(print(cut.segments[1]), R"(body.1 {
+  %0 = input "L00/attention" : f32[S,2,4]
+  %1 = reshape(%0; shape=[S,8]) "L00/o_rows" : f32[S,8]
+  %2 = input "x" : f32[S,8]
+  %3 = add(%2, %1) "L00/add" : f32[S,8]
+  %4 = reshape(%3; shape=[S,2,4]) "L01/q_heads" : f32[S,2,4]
+  %5 = kv_write(%4, %4; state="kv.1") "L01/kv_write" : none
+  %6 = attention(%4; state="kv.1", scale=0.5) "L01/attention" : f32[S,2,4]
+  %7 = reshape(%6; shape=[S,8]) "L01/o_rows" : f32[S,8]
+  %8 = weight "w" : f32[8,8]
+  %9 = linear(%7, %8) "L01/o" : f32[S,8]
+  %10 = add(%3, %9) "L01/add" : f32[S,8]
+  return hidden=%10
+}
+)");
+  EXPECT_EQ(cut.segments[0].outputs.size(), 1U);
+  EXPECT_EQ(cut_in_pieces(program->functions[0], 2).segments.size(), 1U);
+}
+
 TEST(Cut, a_function_without_effects_is_one_segment) {
   const auto program = parse_program(
       "program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nhead {\n"

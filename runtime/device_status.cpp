@@ -20,7 +20,9 @@ std::string describe(const DeviceReport& r) {
   if (r.device.empty()) return "";
   std::string text;
   if (r.state == DeviceState::ready)
-    text = fmt::format("on the {}", r.device);
+    text = fmt::format(
+        "on the {}{}", r.device,
+        r.fused_tokens > 0 ? fmt::format(", attention inside its graphs up to {} tokens", r.fused_tokens) : "");
   else if (r.state == DeviceState::given_up)
     text = fmt::format("on the CPU, without the {}", r.device);
   else

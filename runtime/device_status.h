@@ -24,6 +24,7 @@ struct DeviceReport {
   int64_t wrong_steps = 0;    // of the device whose numbers could not be, computed again by the standby
   int64_t refused_steps = 0;  // that the device had no memory for, computed by the standby
   int64_t losses = 0;         // of the device
+  int64_t fused_tokens = 0;   // in a conversation, up to which it has graphs with attention inside
 };
 
 // Whether every request fails, because the device was asked for and cannot be had.

@@ -20,6 +20,7 @@ struct EngineOptions {
   std::string device_reason = {};    // why this one, for people; Engine::load says it itself
   int64_t context_tokens = 0;        // 0: the least of the model's, what memory allows, and 32768
   std::optional<KvFormat> kv;        // none: the model's default
+  std::optional<bool> fused;         // whether the NPU or GPU gets graphs with attention inside; none: as they have it
   int threads = 0;                   // 0: one per physical core, within the quota of the process
   int64_t memory_bytes = 0;          // for weights, states and work; 0: what the machine has available
   int64_t prefix_cache_bytes = -1;   // for states kept between requests; -1: a quarter of what states may take, and

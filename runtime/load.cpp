@@ -80,11 +80,11 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
 }
 
 // What the planner asks of a model.
-Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& weights) {
+Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& weights, std::optional<bool> fused) {
   const auto cut = cut_at_host_steps(*program.function("body"));
   RETURN_IF_ERROR(cut);
-  openvino::ModelShape shape{.segments = static_cast<int>(cut->segments.size()),
-                             .memory_bytes = available_memory_bytes()};
+  openvino::ModelShape shape{
+      .segments = static_cast<int>(cut->segments.size()), .memory_bytes = available_memory_bytes(), .fused = fused};
   for (const auto& between : cut->host)
     shape.attentions +=
         static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
@@ -105,6 +105,8 @@ Result<void> plan_graphs(OpenVinoOptions& o, const openvino::Platform& platform,
   o.block_rows = plan->block_rows;
   o.resident_graphs = plan->resident_graphs;
   o.attention_requests = plan->attention_requests;
+  o.fused.variants = plan->fused_variants;
+  o.fused.layers = plan->fused_layers;
   o.properties = choice.stand_in ? openvino::stand_in_properties() : properties_of(platform);
   return choice.stand_in ? openvino::prepare_stand_in(*o.runtime, o.exact) : Result<void>();
 }
@@ -126,7 +128,9 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
                     .max_step_rows = options.max_step_rows,
                     .max_context = options.max_context,
                     .on_compiled = options.on_compiled};
-  const auto shape = shape_of(model.program, *weights);
+  o.fused.at_once_positions = options.fused_at_once;
+  o.fused.on_news = options.on_fused;
+  const auto shape = shape_of(model.program, *weights, options.fused);
   RETURN_IF_ERROR(shape);
   RETURN_IF_ERROR(plan_graphs(o, *platform, *shape, choice));
   if (!platform->dynamic_rows) {  // compilers of NPUs and GPUs take minutes, and crash

@@ -14,6 +14,7 @@
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/executable.h"
+#include "targets/openvino/fused_news.h"
 #include "targets/weights.h"
 
 namespace onw {
@@ -34,6 +35,11 @@ struct LoadOptions {
   // OpenVINO's devices: graphs compiled of all, false stops; and a token that stops between two of them.
   std::function<bool(int done, int total)> on_compiled = {};
   std::shared_ptr<CancelToken> cancel = {};
+  // The NPU and GPU: whether graphs with attention inside are made beside the answers; none: as the device has it
+  // (targets/openvino/platforms.h). What becomes of them, from any thread.
+  std::optional<bool> fused = {};
+  int64_t fused_at_once = 0;  // up to so many tokens before anybody has as many
+  std::function<void(const FusedNews& news)> on_fused = {};
 };
 
 // Errors: not_found, bad_format, unsupported (a device, or a family that onw does not know), missing_tensor,

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -46,6 +47,20 @@ Result<void> check_formats(const std::filesystem::path& model_folder, const Devi
                choice.device, choice.platform, fmt::join(takes, ", "));
 }
 
+// What becomes of graphs with attention inside: of those that cannot be had the first is told.
+std::function<void(const FusedNews&)> reporter(const std::shared_ptr<DeviceStatus>& status, const std::string& device) {
+  const auto told = std::make_shared<std::atomic<bool>>(false);
+  return [=](const FusedNews& news) {
+    if (news.what == FusedNews::What::compiled)
+      status->change([&](DeviceReport& r) { r.fused_tokens = std::max(r.fused_tokens, news.length); });
+    if (news.what == FusedNews::What::failed && !told->exchange(true))
+      status->tell(
+          fmt::format("The {} answers with attention between its graphs, which takes longer: with attention "
+                      "inside, for {} rows and {} tokens: {}. --fused no does not try",
+                      device, news.rows, news.length, news.why));
+  };
+}
+
 Result<std::unique_ptr<Executable>> load_standby(const std::filesystem::path& model_folder,
                                                  const EngineOptions& options) {
   return load_executable(
@@ -68,7 +83,8 @@ Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& m
     return Engine::create(std::move(*standby), alone);
   }
   const auto kept = std::make_shared<std::optional<KeptCheck>>();  // the maker's, then the check's
-  const DeviceMaker maker = [=, kv = options.kv,
+  const auto status = std::make_shared<DeviceStatus>(options.notice);
+  const DeviceMaker maker = [=, kv = options.kv, fused = options.fused,
                              threads = options.threads](const Making& making) -> Result<std::unique_ptr<Executable>> {
     const auto key = check_key(model_folder, choice);
     RETURN_IF_ERROR(key);
@@ -80,12 +96,13 @@ Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& m
                                           .threads = threads,
                                           .observer = goes_on,
                                           .on_compiled = making.progress,
-                                          .cancel = making.cancel});
+                                          .cancel = making.cancel,
+                                          .fused = fused,
+                                          .on_fused = reporter(status, choice.device)});
   };
   const auto check = [kept, name = choice.device](Executable& device, Executable& cpu) {
     return check_once(**kept, device, cpu, name);
   };
-  const auto status = std::make_shared<DeviceStatus>(options.notice);
   auto pair = make_hand_over(std::move(*standby), maker,
                              {.device = choice.device, .insisted = insisted, .check = check, .status = status});
   return Engine::create(std::move(pair), options, status);

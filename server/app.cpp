@@ -39,7 +39,8 @@ ordered_json device_json(const DeviceReport& r) {
           {"cpu_steps", r.standby_steps},
           {"wrong_steps", r.wrong_steps},
           {"refused_steps", r.refused_steps},
-          {"losses", r.losses}};
+          {"losses", r.losses},
+          {"attention_inside_tokens", r.fused_tokens}};
 }
 
 // "%2F" -> "/": clients escape the slash of a name.

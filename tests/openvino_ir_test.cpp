@@ -11,6 +11,7 @@
 
 #include "passes/cut.h"
 #include "targets/openvino/attention_graph.h"
+#include "targets/openvino/fused.h"
 #include "targets/openvino/graphs.h"
 #include "tests/random_model.h"
 
@@ -135,6 +136,25 @@ TEST(IrFaults, no_graph_of_any_family_has_one) {
           EXPECT_THAT(faults(ir.xml, constants->data()), IsEmpty()) << family << " " << platform;
         EXPECT_THAT(faults(graphs->head.xml, constants->data()), IsEmpty()) << family << " " << platform;
       }
+  }
+}
+
+TEST(IrFaults, no_graph_with_attention_inside_has_one) {
+  for (const char* family : kFamilies) {
+    const RandomModel m =
+        random_model(tiny_config(family, 320), [](const WeightDecl&) { return WeightFormat::q4g128; });
+    const CutFunction pieces = cut_in_pieces(*m.program.function("body"), 1);
+    EXPECT_GT(pieces.segments.size(), 1U);
+    const openvino::ChunkForm cache{
+        .states = m.program.states, .kv = KvFormat::int8, .max_context = 4096, .memory = {}};
+    const std::vector<int64_t> rows = {16};
+    const openvino::FusedForm form = openvino::fused_forms(rows, cache).at(1);
+    EXPECT_EQ(form.length, 2048);
+    auto constants = Constants::create(m.weights);
+    ASSERT_TRUE(constants);
+    const auto graphs = lower_fused(m.program, pieces, form, cache, m.weights, *constants, "4000");
+    ASSERT_TRUE(graphs) << family << ": " << graphs.error().message;
+    for (const openvino::Ir& ir : *graphs) EXPECT_THAT(faults(ir.xml, constants->data()), IsEmpty()) << family;
   }
 }
 

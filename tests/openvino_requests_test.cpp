@@ -90,13 +90,15 @@ TEST_F(OpenVinoRequests, use_our_memory_where_the_device_has_none) {
   EXPECT_GT(counted("copied"), before);
 }
 
-// A deep model with few requests: the graphs beyond them make theirs for each run, attention binds its own anew.
+// A deep model with few requests: the graphs beyond them make theirs for each run, attention binds its own anew, and of
+// graphs with attention inside one goes before another comes.
 TEST_F(OpenVinoRequests, never_are_more_than_the_driver_allows) {
   ASSERT_EQ(counted("requests"), 0);
   counted("from_now_on");
   openvino::Platform small = *openvino::find_platform("4000");
-  small.requests = 9;
+  small.requests = 11;
   small.attention_requests = 3;
+  small.fused_requests = 2;
   constexpr int kLayers = 6;
   const auto plan = plan_resident(small, {.segments = kLayers + 1, .attentions = kLayers, .weight_bytes = 1});
   ASSERT_TRUE(plan);
@@ -105,7 +107,8 @@ TEST_F(OpenVinoRequests, never_are_more_than_the_driver_allows) {
                              .block_rows = {1, 8},
                              .chunk_positions = 16,
                              .resident_graphs = plan->resident_graphs,
-                             .attention_requests = plan->attention_requests},
+                             .attention_requests = plan->attention_requests,
+                             .fused = {.variants = plan->fused_variants, .layers = plan->fused_layers}},
                             "llama", kLayers);
   ASSERT_NE(target, nullptr);
   const auto a = new_sequence(*target), b = new_sequence(*target);

@@ -82,6 +82,9 @@ ConformanceSubject conforming(std::string name, RandomModel m, OpenVinoOptions o
     register_conformance(conforming("WithOpenVinoConformance_graphs_window",
                                     model("gemma3", 320, WeightFormat::q4g128, 20),
                                     {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 8})),
+    register_conformance(
+        conforming("WithOpenVinoConformance_fused", model("gemma3", 320, WeightFormat::q4g128, 20),
+                   {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 16, .fused = {.variants = 4}})),
 };
 
 // ---- Against the reference

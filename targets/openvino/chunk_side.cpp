@@ -105,6 +105,7 @@ class ChunkSide final : public KvSide {
   }
 
   double device_seconds() const override { return requests_.seconds(); }
+  std::shared_ptr<const ChunkForm> chunk_form() const override { return form_; }
 
   // A ring is there from the first row on, however long the conversation.
   int64_t state_bytes(int64_t tokens) const override {

@@ -202,6 +202,25 @@ Result<CompiledModel> compile_graph(const CompileJob& job, const Constants& cons
   return load_or_rebuild(job, setup, blobs->front(), store, cancel);
 }
 
+Result<std::vector<Blob>> compile_for_later(std::span<const CompileJob> jobs, const Constants& constants,
+                                            const Properties& properties, const OpenVinoOptions& options,
+                                            const CancelToken& cancel) {
+  CHECK(options.blobs.has_value());
+  CompileSetup setup = setup_of(constants, properties, options);
+  setup.at_once = 1;
+  setup.must_store = true;  // rather none than one that fills the memory
+  return compile_all(jobs, setup, BlobStore(options.blobs->folder), options.blobs->observer, cancel);
+}
+
+Result<CompiledModel> load_compiled(const Blob& blob, const Constants& constants, const Properties& properties,
+                                    const OpenVinoOptions& options) {
+  CHECK(options.blobs.has_value());
+  const BlobStore store(options.blobs->folder);
+  auto loaded = load_blob(blob, setup_of(constants, properties, options), store);
+  if (!loaded) store.remove(blob.record.key);
+  return loaded;
+}
+
 Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,
                                              const OpenVinoOptions& options, std::string_view device) {
   CHECK(options.blobs.has_value());

@@ -41,6 +41,17 @@ Result<CompiledBlocks> compile_blocks(const Program& program, const CutFunction&
 Result<CompiledModel> compile_graph(const CompileJob& job, const Constants& constants, const Properties& properties,
                                     const OpenVinoOptions& options);
 
+// Graphs into the store of options.blobs, one process after the other, and none of them loaded here: for who loads them
+// when nothing runs. Errors: those of compile_all.
+Result<std::vector<Blob>> compile_for_later(std::span<const CompileJob> jobs, const Constants& constants,
+                                            const Properties& properties, const OpenVinoOptions& options,
+                                            const CancelToken& cancel);
+
+// One of them; one that does not load is removed from the store, and not compiled again here. Errors: those of
+// load_blob.
+Result<CompiledModel> load_compiled(const Blob& blob, const Constants& constants, const Properties& properties,
+                                    const OpenVinoOptions& options);
+
 // The same graphs into the store of options.blobs alone, ahead of any use: for a device that need not be here. Errors:
 // those of lower_program and compile_all.
 Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,

@@ -88,6 +88,7 @@ class ChunkSequence final : public Sequence {
   Result<void> prepare(int64_t rows);
   void write(size_t state, int64_t position, const float* k, const float* v);
   void extend(int64_t rows);
+  int64_t chunks(size_t state) const { return static_cast<int64_t>(states_[state].chunks.size()); }
   KvChunk& chunk(size_t state, int64_t index) const { return *states_[state].chunks[static_cast<size_t>(index)]; }
 
  private:

@@ -12,6 +12,7 @@
 #include "targets/openvino/buffers.h"
 #include "targets/openvino/compile_jobs.h"
 #include "targets/openvino/host_memory.h"
+#include "targets/openvino/kv_chunks.h"
 #include "targets/openvino/runtime.h"
 #include "targets/weights.h"
 
@@ -38,6 +39,9 @@ class KvSide {
   virtual int64_t state_bytes(int64_t tokens) const = 0;
   virtual int64_t work_bytes() const { return 0; }
   virtual bool truncates_freely() const = 0;
+
+  // Of its sequences, which are ChunkSequences then; none for pages.
+  virtual std::shared_ptr<const ChunkForm> chunk_form() const { return nullptr; }
 };
 
 struct KvSideOptions {

@@ -15,6 +15,7 @@
 #include "targets/check_step.h"
 #include "targets/op_observer.h"
 #include "targets/openvino/compile.h"
+#include "targets/openvino/fused_variants.h"
 #include "targets/openvino/kv_side.h"
 #include "targets/openvino/memory_model.h"
 #include "targets/openvino/platforms.h"
@@ -73,6 +74,7 @@ class OpenVino final : public Executable {
     RETURN_IF_ERROR(embedding);
     target->embedding_ = *embedding;
     target->weights_ = std::move(weights);
+    if (const auto fused = target->plan_fused(program); !fused) target->without_fused(fused.error().message);
     return target;
   }
 
@@ -88,14 +90,15 @@ class OpenVino final : public Executable {
 
   // The device packs every weight anew, block by block of rows; the mapping is given back.
   MemoryNeed need(int64_t tokens, int sequences) const override {
-    const auto blocks = static_cast<int64_t>(blocks_.size());
-    int64_t rows = 0;
+    const int64_t fused = fused_ != nullptr ? options_.fused.variants : 0;
+    const auto blocks = static_cast<int64_t>(blocks_.size()) + fused;
+    int64_t rows = fused * largest_;
     for (const Block& block : blocks_) rows += block.rows == kRows ? largest_ : block.rows;
     MemoryNeed n;
     n.weights_bytes = packed_bytes_ * blocks;
     n.state_bytes = kv_->state_bytes(tokens) * sequences;
-    n.work_bytes = arena_bytes_ + info_.vocabulary * 4 + rows * inner_row_bytes_ + kLibraryBytes +
-                   kGraphBytes * blocks * static_cast<int64_t>(cut_.segments.size() + 1) +
+    n.work_bytes = arena_bytes_ + fused_places_.buffers.bytes + info_.vocabulary * 4 + rows * inner_row_bytes_ +
+                   kLibraryBytes + kGraphBytes * blocks * static_cast<int64_t>(cut_.segments.size() + 1) +
                    platform_->work_bytes * blocks;
     return n;
   }
@@ -112,15 +115,12 @@ class OpenVino final : public Executable {
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, true));
     RETURN_IF_ERROR(prepare(step));
-    hidden_.clear();
-    logits_.clear();
-    for (int64_t first = 0; first < static_cast<int64_t>(step.rows.size());) {
-      Block& block = block_for(static_cast<int64_t>(step.rows.size()) - first);
-      const auto rows = next_rows(step.rows.subspan(static_cast<size_t>(first)), block);
-      RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
-      first += static_cast<int64_t>(rows.size());
-    }
-    RETURN_IF_ERROR(check_logits());
+    if (fused_ != nullptr) fused_->begin_step();
+    auto ran = run_blocks(step, fused_ != nullptr, cancel);
+    // What went wrong with attention inside the graphs may go well without.
+    if (!ran && ran.error().code != Code::cancelled && fused_ != nullptr && fused_->give_up_chosen(ran.error().message))
+      ran = run_blocks(step, false, cancel);
+    RETURN_IF_ERROR(ran);
     if (steps_ < kPackingSteps) give_pages_back();
     for (size_t s = 0; s < step.sequences.size(); ++s)
       kv_->extend(*step.sequences[s], std::ranges::count(step.rows, static_cast<int>(s), &Row::sequence));
@@ -128,6 +128,24 @@ class OpenVino final : public Executable {
   }
 
  private:
+  Result<void> run_blocks(const Step& step, bool may_fuse, const CancelToken& cancel) {
+    hidden_.clear();
+    logits_.clear();
+    for (int64_t first = 0; first < static_cast<int64_t>(step.rows.size());) {
+      Block& block = block_for(static_cast<int64_t>(step.rows.size()) - first);
+      const auto rows = next_rows(step.rows.subspan(static_cast<size_t>(first)), block);
+      FusedVariants::Variant* variant = may_fuse ? variant_for(rows, block) : nullptr;
+      if (variant == nullptr)
+        RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
+      else if (variant->proven)
+        RETURN_IF_ERROR(run_fused(*variant, step, rows, block, cancel));
+      else
+        RETURN_IF_ERROR(run_both_ways(*variant, step, rows, block, cancel));
+      first += static_cast<int64_t>(rows.size());
+    }
+    return check_logits();
+  }
+
   // What cannot be a result: no number, or a row of exact zeros, which a device gives whose sums overflowed.
   Result<void> check_logits() const {
     const auto width = static_cast<size_t>(info_.vocabulary);
@@ -273,13 +291,17 @@ class OpenVino final : public Executable {
   Result<void> run_rows(const Step& step, std::span<const Row> rows, Block& block, const CancelToken& cancel) {
     const cpu::RunContext c{.arena = arena_.get(), .rows = static_cast<int64_t>(rows.size())};
     RETURN_IF_ERROR(kv_->begin(step, rows));
-    write_inputs(rows, c);
+    write_inputs(rows, body_buffers_, c);
     for (size_t s = 0; s < block.body.size(); ++s) {
       if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
       RETURN_IF_ERROR(run_graph(block.body[s], "body", c.rows, body_buffers_, arena_.get()));
       if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s));
     }
-    const float* hidden = body_buffers_.slots.at("hidden").f32(c);
+    return take_results(rows, body_buffers_.slots.at("hidden").f32(c), block, cancel);
+  }
+
+  // The hidden rows that are wanted, and the logits of the head.
+  Result<void> take_results(std::span<const Row> rows, const float* hidden, Block& block, const CancelToken& cancel) {
     for (size_t r = 0; r < rows.size(); ++r)
       if (rows[r].wants_hidden)
         hidden_.insert(hidden_.end(), hidden + static_cast<int64_t>(r) * info_.hidden,
@@ -287,8 +309,8 @@ class OpenVino final : public Executable {
     return run_head(rows, hidden, block, cancel);
   }
 
-  void write_inputs(std::span<const Row> rows, const cpu::RunContext& c) {
-    const auto slot = [&](const std::string& name) { return body_buffers_.slots.at(name); };
+  void write_inputs(std::span<const Row> rows, const BufferPlan& buffers, const cpu::RunContext& c) {
+    const auto slot = [&](const std::string& name) { return buffers.slots.at(name); };
     float* x = slot("x").f32(c);
     pool_.parallel_for(c.rows, [&](int64_t first, int64_t last, int) {
       for (int64_t r = first; r < last; ++r) {
@@ -304,12 +326,104 @@ class OpenVino final : public Executable {
     });
     for (size_t t = 0; t < inv_freq_.size(); ++t) {
       const RopeTable& table = rope_tables_[t];
-      if (!body_buffers_.slots.contains(table.name + ".cos")) continue;  // no layer rotates by it
+      if (!buffers.slots.contains(table.name + ".cos")) continue;  // no layer rotates by it
       const cpu::Slot cos = slot(table.name + ".cos"), sin = slot(table.name + ".sin");
       for (int64_t r = 0; r < c.rows; ++r)
         rope_row(static_cast<float>(rows[static_cast<size_t>(r)].rope[0]), inv_freq_[t],
                  static_cast<float>(table.scaling), cos.f32(c) + r * cos.stride, sin.f32(c) + r * sin.stride);
     }
+  }
+
+  // ---- With attention inside the graphs
+
+  // Values of their own places: in one graph an input may not lie where an output does.
+  Result<void> plan_fused(const Program& program) {
+    if (options_.fused.variants <= 0 || kv_->chunk_form() == nullptr) {
+      without_fused("");
+      return {};
+    }
+    const Function& body = *program.function("body");
+    CutFunction pieces = cut_in_pieces(body, options_.fused.layers > 0 ? options_.fused.layers : program.layers);
+    auto buffers = plan_buffers(pieces, largest_);
+    RETURN_IF_ERROR(buffers);
+    auto arena = memory_.allocate(buffers->bytes);
+    RETURN_IF_ERROR(arena);
+    fused_places_ = {.runtime = options_.runtime,
+                     .cache = kv_->chunk_form(),
+                     .memory = memory_,
+                     .buffers = std::move(*buffers),
+                     .arena = std::move(*arena)};
+    for (const Node& n : body.nodes)
+      if (n.op == Op::input) body_inputs_.push_back(n.label);
+    fused_ = std::make_unique<FusedVariants>(FusedSetup{.program = program,
+                                                        .weights = weights_,
+                                                        .pieces = std::move(pieces),
+                                                        .places = fused_places_,
+                                                        .options = options_,
+                                                        .properties = device_properties(options_, program),
+                                                        .formats = platform_->formats,
+                                                        .block_rows = options_.block_rows});
+    return {};
+  }
+
+  void without_fused(const std::string& why) const {
+    if (!options_.fused.on_news) return;
+    if (!why.empty()) options_.fused.on_news({.what = FusedNews::What::failed, .why = why});
+    options_.fused.on_news({.what = FusedNews::What::done});
+  }
+
+  // Rows of one sequence alone: a fused graph reads one cache. One that is not proven yet is looked at where the rows
+  // show logits.
+  FusedVariants::Variant* variant_for(std::span<const Row> rows, const Block& block) {
+    if (rows.front().sequence != rows.back().sequence) return nullptr;
+    FusedVariants::Variant* found = fused_->choose(block.rows, rows.front().index);
+    const bool shows = std::ranges::any_of(rows, &Row::wants_logits);
+    return found != nullptr && (found->proven || shows) ? found : nullptr;
+  }
+
+  Result<void> run_fused(FusedVariants::Variant& variant, const Step& step, std::span<const Row> rows, Block& block,
+                         const CancelToken& cancel) {
+    const cpu::RunContext c{.arena = fused_places_.arena.get(), .rows = static_cast<int64_t>(rows.size())};
+    if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
+    write_inputs(rows, fused_places_.buffers, c);
+    fill_up_inputs(c, variant.form.rows);
+    auto& sequence = static_cast<ChunkSequence&>(*step.sequences[static_cast<size_t>(rows.front().sequence)]);
+    const auto start = Clock::now();
+    const double before = variant.graph->device_seconds();
+    RETURN_IF_ERROR(variant.graph->run(sequence, rows.front().index, c.rows, cancel));
+    const double device = variant.graph->device_seconds() - before;
+    show("body with attention", kGraphOp, device);
+    show("keys, values, masks", "host", since(start) - device);
+    return take_results(rows, fused_places_.buffers.slots.at("hidden").f32(c), block, cancel);
+  }
+
+  // The rows behind the last one are the last one again: what they give is not looked at, but must be numbers.
+  void fill_up_inputs(const cpu::RunContext& c, int64_t all_rows) const {
+    for (const std::string& name : body_inputs_) {
+      const auto found = fused_places_.buffers.slots.find(name);
+      if (found == fused_places_.buffers.slots.end()) continue;  // nobody reads it
+      const cpu::Slot& slot = found->second;
+      const float* last = slot.f32(c) + (c.rows - 1) * slot.stride;
+      for (int64_t r = c.rows; r < all_rows; ++r) std::copy_n(last, slot.width, slot.f32(c) + r * slot.stride);
+    }
+  }
+
+  // The first time: the answer is that of the segments, and says whether the variant computes the same.
+  Result<void> run_both_ways(FusedVariants::Variant& variant, const Step& step, std::span<const Row> rows, Block& block,
+                             const CancelToken& cancel) {
+    const auto logits = static_cast<std::ptrdiff_t>(logits_.size()),
+               hidden = static_cast<std::ptrdiff_t>(hidden_.size());
+    const auto ran = run_fused(variant, step, rows, block, cancel);
+    if (!ran && ran.error().code == Code::cancelled) return ran;
+    const std::vector<float> fused(logits_.begin() + logits, logits_.end());
+    logits_.erase(logits_.begin() + logits, logits_.end());
+    hidden_.erase(hidden_.begin() + hidden, hidden_.end());
+    RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
+    if (ran)
+      fused_->judge(variant, fused, std::span(logits_).subspan(static_cast<size_t>(logits)), info_.vocabulary);
+    else
+      fused_->give_up(variant, ran.error().message);
+    return {};
   }
 
   // The head over the rows that want logits, some at a time.
@@ -353,6 +467,9 @@ class OpenVino final : public Executable {
   float embedding_scale_ = 1;
   std::vector<std::vector<float>> inv_freq_;
   std::vector<float> logits_, hidden_;
+  std::vector<std::string> body_inputs_;  // their names
+  FusedPlaces fused_places_;
+  std::unique_ptr<FusedVariants> fused_;  // none: attention is between the graphs alone
 };
 
 }  // namespace

@@ -12,10 +12,22 @@
 #include "kernels/isa.h"
 #include "targets/executable.h"
 #include "targets/openvino/blob_options.h"
+#include "targets/openvino/fused_news.h"
 #include "targets/openvino/runtime.h"
 #include "targets/weights.h"
 
 namespace onw {
+
+// Graphs with attention inside (targets/openvino/fused_variants.h).
+struct FusedOptions {
+  // Loaded at the same time, each with the weights once more, for static graphs alone; 0: none are made.
+  int variants = 0;
+  int layers = 0;  // in one graph; 0: all
+  // Made at once up to so many positions; longer ones when a conversation has a quarter of theirs.
+  int64_t at_once_positions = 0;
+  // From the thread that makes them, and from the engine's.
+  std::function<void(const FusedNews& news)> on_news = {};
+};
 
 struct OpenVinoOptions {
   std::shared_ptr<const openvino::Runtime> runtime;
@@ -30,6 +42,7 @@ struct OpenVinoOptions {
   // allows a process so many (platforms.h). None: all.
   std::vector<int> resident_graphs = {};
   int attention_requests = 64;
+  FusedOptions fused = {};
   std::string platform = "openvino:CPU";  // a row of platforms.h
   // Where the graphs are compiled and run, as OpenVINO names it; with which properties, where not those of its CPU
   // device.

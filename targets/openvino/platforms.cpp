@@ -36,7 +36,8 @@ constexpr KnownLimit kOfCpu[] = {
 };
 
 constexpr int64_t kNpuWork = 600'000'000;  // measured on 3720 to 5010 for models of 8 to 35 B
-constexpr int kLinuxRequests = 32, kLinuxAttention = 6;
+constexpr int kLinuxRequests = 32, kLinuxAttention = 6, kLinuxFused = 8;
+constexpr int64_t kFusedGraph = 1'500'000'000;  // chosen, not measured: its compiler then takes some 7 GB
 
 // The generations of NPUs differ in what they cannot do, and in the formats that they take.
 constexpr Platform npu(std::string_view name, std::span<const KnownLimit> limits) {
@@ -47,6 +48,9 @@ constexpr Platform npu(std::string_view name, std::span<const KnownLimit> limits
           .requests = kLinuxRequests,
           .attention_requests = kLinuxAttention,
           .work_bytes = kNpuWork,
+          .fuses = true,
+          .fused_requests = kLinuxFused,
+          .fused_graph_bytes = kFusedGraph,
           .properties = kLatency,
           .limits = limits};
 }
@@ -61,6 +65,7 @@ constexpr Platform kPlatforms[] = {
      .prompt_rows = {64, 16},
      .attention_requests = 64,
      .work_bytes = 100'000'000,
+     .fused_requests = kLinuxFused,
      .kv = KvFormat::f16,
      .properties = kLatency},
     {.name = "openvino:CPU",
@@ -103,7 +108,8 @@ bool ResidentPlan::all_resident() const {
 
 // Beside those that keep one, one is made for a run at a time.
 int ResidentPlan::requests() const {
-  return std::accumulate(resident_graphs.begin(), resident_graphs.end(), attention_requests) + (all_resident() ? 0 : 1);
+  return std::accumulate(resident_graphs.begin(), resident_graphs.end(), attention_requests) +
+         (all_resident() ? 0 : 1) + fused_variants * fused_graphs;
 }
 
 namespace {
@@ -122,6 +128,23 @@ std::vector<int64_t> blocks_that_fit(const Platform& p, const ModelShape& m) {
   return {};
 }
 
+int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// At most two lengths of each number of rows at a time: that of a conversation, and the next one.
+void plan_fused(const Platform& p, const ModelShape& m, ResidentPlan& plan) {
+  if (!m.fused.value_or(p.fuses) || p.fused_requests == 0 || m.attentions == 0) return;
+  const int64_t graphs = p.fused_graph_bytes == 0 ? 1 : quotient_up(m.weight_bytes, p.fused_graph_bytes);
+  const int64_t layers = quotient_up(m.attentions, std::clamp<int64_t>(graphs, 1, m.attentions));
+  plan.fused_layers = static_cast<int>(layers);
+  plan.fused_graphs = static_cast<int>(quotient_up(m.attentions, layers));
+  int64_t most =
+      std::min<int64_t>(p.fused_requests / plan.fused_graphs, 2 * static_cast<int64_t>(plan.block_rows.size()));
+  const int64_t one = m.weight_bytes + p.work_bytes;
+  if (m.memory_bytes > 0) most = std::min(most, (m.memory_bytes - plan.bytes) / 2 / std::max<int64_t>(one, 1));
+  plan.fused_variants = static_cast<int>(most);
+  plan.bytes += most * one;
+}
+
 }  // namespace
 
 Result<ResidentPlan> plan_resident(const Platform& p, const ModelShape& m) {
@@ -136,19 +159,21 @@ Result<ResidentPlan> plan_resident(const Platform& p, const ModelShape& m) {
                  p.name, static_cast<double>(bytes_of(p, m, 1)) / 1e9, static_cast<double>(m.memory_bytes) / 1e9);
   plan.bytes = bytes_of(p, m, plan.block_rows.size());
   plan.resident_graphs.assign(plan.block_rows.size(), plan.graphs);
+  plan_fused(p, m, plan);
   if (p.requests == 0) {
     plan.attention_requests = p.attention_requests;
     return plan;
   }
+  const int requests = p.requests - plan.fused_variants * plan.fused_graphs;
   // Attention gets what it could use of the rest, where all graphs fit; its least share otherwise.
   const int wanted = plan.graphs * static_cast<int>(plan.block_rows.size());
   const int most_attention = std::max(m.attentions * static_cast<int>(plan.block_rows.size()), 1);
-  if (wanted + std::min(p.attention_requests, most_attention) <= p.requests) {
-    plan.attention_requests = std::min(p.requests - wanted, std::max(most_attention, p.attention_requests));
+  if (wanted + std::min(p.attention_requests, most_attention) <= requests) {
+    plan.attention_requests = std::min(requests - wanted, std::max(most_attention, p.attention_requests));
     return plan;
   }
   plan.attention_requests = std::min(p.attention_requests, most_attention);
-  int left = p.requests - plan.attention_requests - 1;  // one for the graphs that make theirs anew
+  int left = requests - plan.attention_requests - 1;  // one for the graphs that make theirs anew
   for (int& resident : plan.resident_graphs) {
     resident = std::min(plan.graphs, left);
     left -= resident;

@@ -30,9 +30,14 @@ struct Platform {
   // Inference requests that one process may hold; 0: no bound is known. On Linux the NPU's driver has some 40 doorbells
   // for all queues of a process, and beyond them the device is gone until the next boot.
   int requests = 0;
-  int attention_requests = 0;       // of them, for attention over chunks of the cache, where there are too few for all
-  bool copies_weights = true;       // each compiled number of rows holds the weights anew
-  int64_t work_bytes = 0;           // what a compiled number of rows takes beside them
+  int attention_requests = 0;  // of them, for attention over chunks of the cache, where there are too few for all
+  bool copies_weights = true;  // each compiled number of rows holds the weights anew
+  int64_t work_bytes = 0;      // what a compiled number of rows takes beside them
+  // Graphs with attention inside (fused_variants.h): whether they are made where nobody says, how many of the requests
+  // they may have (0: none are made), and the most constants of one, which its compiler has several times in memory.
+  bool fuses = false;
+  int fused_requests = 0;
+  int64_t fused_graph_bytes = 0;    // 0: any
   std::optional<KvFormat> kv = {};  // none: the model's
   std::span<const std::pair<std::string_view, std::string_view>> properties = {};
   std::span<const KnownLimit> limits = {};
@@ -53,7 +58,8 @@ struct ModelShape {
   int segments = 0;    // of the body
   int attentions = 0;  // layers that attend
   int64_t weight_bytes = 0;
-  int64_t memory_bytes = 0;  // for weights and work of all graphs; 0: not bounded
+  int64_t memory_bytes = 0;        // for weights and work of all graphs; 0: not bounded
+  std::optional<bool> fused = {};  // whether there are graphs with attention inside; none: as the platform has it
 };
 
 // Which graphs stay ready, within the platform's budget.
@@ -62,14 +68,18 @@ struct ResidentPlan {
   std::vector<int> resident_graphs;  // of each: so many of its graphs keep their request, the head first; the others
                                      // make one for each run
   int attention_requests = 0;
+  int fused_variants = 0;     // lengths of graphs with attention inside that are loaded at the same time
+  int fused_layers = 0;       // in each of their graphs
+  int fused_graphs = 0;       // of a length
   bool all_resident() const;  // whether no graph has to make its request anew
   int64_t bytes = 0;          // of weights and work
   int graphs = 0;             // segments and head, of each number of rows
   int requests() const;       // held at most, attention's among them
 };
 
-// Decoding first: its graphs keep their requests before those of prompts do. Errors: out_of_memory where not even one
-// number of rows fits, with the numbers.
+// Graphs with attention inside get at most half of the memory that is left beside the others, and their requests first:
+// they do in one what the others do in many. Decoding first: its graphs keep their requests before those of prompts do.
+// Errors: out_of_memory where not even one number of rows fits, with the numbers.
 Result<ResidentPlan> plan_resident(const Platform& platform, const ModelShape& model);
 
 }  // namespace onw::openvino

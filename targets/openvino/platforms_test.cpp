@@ -38,7 +38,8 @@ TEST(ResidentPlan, a_small_model_keeps_every_request_and_attention_the_rest) {
   EXPECT_THAT(plan->block_rows, ElementsAre(1, 64));
   EXPECT_THAT(plan->resident_graphs, ElementsAre(10, 10));
   EXPECT_TRUE(plan->all_resident());
-  EXPECT_EQ(plan->attention_requests, 12);
+  EXPECT_EQ(plan->fused_variants, 4);
+  EXPECT_EQ(plan->attention_requests, 8);
   EXPECT_EQ(plan->requests(), 32);
 }
 
@@ -48,15 +49,17 @@ TEST(ResidentPlan, a_deep_model_stays_within_the_budget_and_decoding_comes_first
   ASSERT_TRUE(plan);
   EXPECT_FALSE(plan->all_resident());
   EXPECT_LE(plan->requests(), 32);
-  EXPECT_THAT(plan->resident_graphs, ElementsAre(25, 0));
+  EXPECT_THAT(plan->resident_graphs, ElementsAre(21, 0));
   EXPECT_EQ(plan->attention_requests, 6);
 }
 
 TEST(ResidentPlan, for_every_depth_the_budget_holds) {
   for (const Platform& p : all_platforms())
     for (int layers = 1; layers < 120; ++layers) {
-      const auto plan = plan_resident(p, {.segments = layers + 1, .attentions = layers, .weight_bytes = 1});
+      const auto plan =
+          plan_resident(p, {.segments = layers + 1, .attentions = layers, .weight_bytes = layers * 100'000'000});
       ASSERT_TRUE(plan) << p.name;
+      EXPECT_GE(plan->fused_layers * plan->fused_graphs, p.fuses ? layers : 0) << p.name;
       if (p.requests > 0) EXPECT_LE(plan->requests(), p.requests) << p.name << ", " << layers << " layers";
       EXPECT_TRUE(p.dynamic_rows || plan->attention_requests > 0) << p.name;
     }
@@ -71,6 +74,24 @@ TEST(ResidentPlan, where_memory_holds_one_copy_one_number_of_rows_serves_both) {
   const auto plan = plan_resident(p, model);
   EXPECT_THAT(plan->block_rows, ElementsAre(16));
   EXPECT_EQ(plan->bytes, weights + p.work_bytes);
+}
+
+TEST(ResidentPlan, attention_goes_inside_where_half_of_what_is_left_holds_the_weights_once_more) {
+  const Platform& p = platform("4000");
+  ModelShape model{.segments = 33, .attentions = 32, .weight_bytes = 4'000'000'000, .memory_bytes = 18'000'000'000};
+  const auto none = plan_resident(p, model);
+  EXPECT_EQ(none->fused_variants, 0);
+  model.memory_bytes = 28'000'000'000;
+  const auto two = plan_resident(p, model);
+  EXPECT_EQ(two->fused_variants, 2);
+  EXPECT_EQ(two->fused_graphs, 3);  // of 1.5 GB at most
+  EXPECT_EQ(two->fused_layers, 11);
+  EXPECT_EQ(two->bytes, 2 * none->bytes);
+  EXPECT_LE(two->requests(), p.requests);
+  model.fused = false;
+  EXPECT_EQ(plan_resident(p, model)->fused_variants, 0);
+  EXPECT_EQ(plan_resident(platform("GPU"), {.attentions = 9, .weight_bytes = 9})->fused_variants, 0);
+  EXPECT_GT(plan_resident(platform("GPU"), {.attentions = 9, .weight_bytes = 9, .fused = true})->fused_variants, 0);
 }
 
 // npu-078

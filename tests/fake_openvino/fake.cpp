@@ -7,6 +7,7 @@
 //                      none: there is no compiler, and its message names a folder
 //                      slow: five seconds; oom: it says so; kill: as the system does where memory is short
 //   compile.DRIVER=... the same where NPU_COMPILER_TYPE says so
+//   compile.where=TEXT only graphs whose text has this
 //   compile.once=FILE  only while there is no FILE yet
 //   says=TEXT          compiling fails with these words
 //   export=fail        there is nothing to export
@@ -15,6 +16,7 @@
 //   infer=nan|zero|wrong|lost|oom  the logits are no numbers, are zeros, or always name token 1; the device is gone, or
 //                      has no memory
 //   infer.from=N       so from the N-th run of any graph on
+//   infer.where=TEXT   so in graphs that have a tensor of such a name
 //   context=none       the device has no memory of its own
 //
 // fake_openvino_count(NAME) says what was asked of it: "compiled" graphs, "distinct" ones by their text, "requests"
@@ -148,6 +150,7 @@ int ov_core_compile_model(const void*, const Model* model, const char*, size_t w
     if (name == "NPU_COMPILER_TYPE" && !scripted("compile." + value).empty()) how = scripted("compile." + value);
   }
   va_end(properties);
+  if (model->text.find(scripted("compile.where")) == std::string::npos) return 0;
   if (const std::string mark = scripted("compile.once"); !mark.empty()) {
     if (std::ifstream(mark).good()) return 0;
     std::ofstream(mark) << "tried";
@@ -202,7 +205,10 @@ int ov_infer_request_set_tensor(Request* request, const char* name, const Tensor
 int ov_infer_request_infer(Request* request) {
   const std::string from = scripted("infer.from");  // until then all is well
   const bool begun = from.empty() || ++counts["inferred"] >= std::stoll(from);
-  const std::string how = begun ? scripted("infer") : "";
+  const std::string where = scripted("infer.where");
+  const bool here =
+      std::ranges::any_of(request->tensors, [&](const auto& t) { return t.first.find(where) != std::string::npos; });
+  const std::string how = begun && here ? scripted("infer") : "";
   if (how == "lost") return fail("ZE_RESULT_ERROR_DEVICE_LOST");
   if (how == "oom") return fail("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY");
   if (request->tensors.contains("x") && request->tensors.contains("y")) return small_graph(*request);

@@ -1,0 +1,220 @@
+#include "targets/openvino/fused_variants.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace onw::openvino {
+namespace {
+
+// Steps that a loaded variant must have rested before another takes its room: conversations of two lengths in turns
+// would load them at every step.
+constexpr int64_t kRest = 16;
+
+// Mean KL of q's rows against p's, no number where a logit is none.
+double mean_kl(std::span<const float> p, std::span<const float> q, size_t vocabulary) {
+  const auto log_sum = [](std::span<const float> x, double most) {
+    double sum = 0;
+    for (const float v : x) sum += std::exp(v - most);
+    return most + std::log(sum);
+  };
+  double all = 0;
+  for (size_t at = 0; at < p.size(); at += vocabulary) {
+    const auto a = p.subspan(at, vocabulary), b = q.subspan(at, vocabulary);
+    const double a_sum = log_sum(a, *std::ranges::max_element(a)), b_sum = log_sum(b, *std::ranges::max_element(b));
+    for (size_t i = 0; i < vocabulary; ++i) all += std::exp(a[i] - a_sum) * ((a[i] - a_sum) - (b[i] - b_sum));
+  }
+  return all / static_cast<double>(p.size() / vocabulary);
+}
+
+}  // namespace
+
+FusedVariants::FusedVariants(FusedSetup setup) : setup_(std::move(setup)) {
+  for (FusedForm& form : fused_forms(setup_.block_rows, *setup_.places.cache))
+    variants_.push_back(std::make_unique<Variant>(Variant{.form = std::move(form), .graph = {}}));
+  thread_ = std::thread([this] { make_all(); });
+}
+
+FusedVariants::~FusedVariants() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.cancel();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void FusedVariants::tell(const Variant& v, FusedNews::What what, const std::string& why) const {
+  if (setup_.options.fused.on_news)
+    setup_.options.fused.on_news({.rows = v.form.rows, .length = v.form.length, .what = what, .why = why});
+}
+
+// ---- In the background
+
+// A conversation of a quarter of the length comes to half of it, where the one before may end, while it is made.
+bool FusedVariants::is_due(const FusedForm& form) const {
+  return form.length == variants_.front()->form.length || form.length <= setup_.options.fused.at_once_positions ||
+         form.length / 4 <= longest_;
+}
+
+// False: nobody wants any.
+bool FusedVariants::wait_until_due(const Variant& v) {
+  std::unique_lock lock(mutex_);
+  const auto ends = [&] { return stop_.cancelled() || is_due(v.form); };
+  if (!ends()) {
+    lock.unlock();
+    tell(v, FusedNews::What::done);
+    lock.lock();
+    changed_.wait(lock, ends);
+  }
+  return !stop_.cancelled();
+}
+
+void FusedVariants::make_all() {
+  std::vector<int64_t> without;  // numbers of rows of which one did not compile: a longer one would not either
+  for (const auto& v : variants_) {
+    if (std::ranges::find(without, v->form.rows) != without.end()) continue;
+    if (!wait_until_due(*v)) return;
+    const auto made = make(*v);
+    if (!made && made.error().code == Code::cancelled) return;
+    {
+      const std::lock_guard lock(mutex_);
+      v->state = made ? Variant::State::compiled : Variant::State::failed;
+    }
+    if (!made) without.push_back(v->form.rows);
+    tell(*v, made ? FusedNews::What::compiled : FusedNews::What::failed, made ? "" : made.error().message);
+  }
+  tell(*variants_.back(), FusedNews::What::done);
+}
+
+// Each with small constants of its own: where they lie is part of the text, which must be the same every time.
+Result<void> FusedVariants::make(Variant& v) const {
+  auto constants = Constants::create(setup_.weights);
+  RETURN_IF_ERROR(constants);
+  v.constants = std::make_unique<Constants>(std::move(*constants));
+  auto graphs = lower_fused(setup_.program, setup_.pieces, v.form, *setup_.places.cache, setup_.weights, *v.constants,
+                            setup_.formats);
+  RETURN_IF_ERROR(graphs);
+  v.graphs = std::move(*graphs);
+  if (!setup_.options.blobs) return {};
+  auto blobs = compile_for_later(jobs_of(v), *v.constants, setup_.properties, setup_.options, stop_);
+  RETURN_IF_ERROR(blobs);
+  v.blobs = std::move(*blobs);
+  const auto check = [](const Blob& b) { return b.record.self_check; };
+  for (const Blob& b : v.blobs)
+    if (check(b) && !check(b)->passed) return error(Code::numerics, "{}", check(b)->message);
+  v.proven = std::ranges::all_of(v.blobs, [&](const Blob& b) { return check(b).has_value(); });
+  return {};
+}
+
+std::vector<CompileJob> FusedVariants::jobs_of(const Variant& v) {
+  std::vector<CompileJob> jobs;
+  for (size_t i = 0; i < v.graphs.size(); ++i) {
+    const std::string piece = v.graphs.size() > 1 ? fmt::format(".{}", i) : "";
+    jobs.push_back(
+        {.segment = fmt::format("fused.{}{}", v.form.length, piece), .rows = v.form.rows, .xml = v.graphs[i].xml});
+  }
+  return jobs;
+}
+
+// ---- Between steps
+
+Result<std::vector<CompiledModel>> FusedVariants::models_of(const Variant& v) const {
+  std::vector<CompiledModel> models;
+  const std::vector<CompileJob> jobs = jobs_of(v);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    auto model = v.blobs.empty() ? compile_graph(jobs[i], *v.constants, setup_.properties, setup_.options)
+                                 : load_compiled(v.blobs[i], *v.constants, setup_.properties, setup_.options);
+    RETURN_IF_ERROR(model);
+    models.push_back(std::move(*model));
+  }
+  v.constants->drop_file_pages();
+  return models;
+}
+
+// Whether one more may be loaded: the one that was used longest ago goes, if it has rested.
+bool FusedVariants::make_room() {
+  Variant* oldest = nullptr;
+  int loaded = 0;
+  for (const auto& v : variants_) {
+    if (!v->graph) continue;
+    ++loaded;
+    if (oldest == nullptr || v->used < oldest->used) oldest = v.get();
+  }
+  if (loaded < setup_.options.fused.variants) return true;
+  if (oldest == nullptr || step_ - oldest->used < kRest) return false;
+  oldest->graph.reset();
+  return true;
+}
+
+bool FusedVariants::load(Variant& v) {
+  auto graph = [&]() -> Result<FusedGraph> {
+    auto models = models_of(v);
+    RETURN_IF_ERROR(models);
+    return FusedGraph::create(setup_.places, v.form, v.graphs, std::move(*models));
+  }();
+  if (!graph) {
+    give_up(v, graph.error().message);
+    return false;
+  }
+  v.graph = std::move(*graph);
+  tell(v, FusedNews::What::loaded);
+  return true;
+}
+
+FusedVariants::Variant* FusedVariants::choose(int64_t rows, int64_t cached) {
+  Variant *loaded = nullptr, *compiled = nullptr;  // the shortest of each
+  {
+    const std::lock_guard lock(mutex_);
+    if (cached > longest_) {
+      longest_ = cached;
+      changed_.notify_all();
+    }
+    for (const auto& v : variants_) {
+      if (v->form.rows != rows || v->form.length < cached || v->state != Variant::State::compiled) continue;
+      Variant*& shortest = v->graph ? loaded : compiled;
+      if (shortest == nullptr) shortest = v.get();
+    }
+  }
+  // A longer one that is loaded does until there is room without anybody's loss.
+  const bool wanted = compiled != nullptr && (loaded == nullptr || compiled->form.length < loaded->form.length);
+  if (wanted && make_room() && load(*compiled)) loaded = compiled;
+  if (loaded != nullptr && !loaded->graph) loaded = nullptr;  // which went for the one that did not load
+  if (loaded != nullptr) loaded->used = step_;
+  return loaded;
+}
+
+void FusedVariants::judge(Variant& v, std::span<const float> fused, std::span<const float> segments,
+                          int64_t vocabulary) {
+  const double kl = mean_kl(segments, fused, static_cast<size_t>(vocabulary));
+  const bool passed = kl <= kMostKl;  // false for no number
+  const std::string message =
+      fmt::format("with attention inside, a KL of {:.2g} to the graphs without ({} at most)", kl, kMostKl);
+  for (const Blob& b : v.blobs)  // best effort: else the next run looks again
+    if (b.memory == nullptr)
+      (void)BlobStore(setup_.options.blobs->folder)
+          .note_self_check(b.record.key,
+                           {.passed = passed, .mean_kl = std::isfinite(kl) ? kl : 1e9, .top1 = 0, .message = message});
+  v.proven = passed;
+  if (!passed) give_up(v, message);
+}
+
+void FusedVariants::give_up(Variant& v, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    v.state = Variant::State::failed;
+  }
+  v.graph.reset();
+  tell(v, FusedNews::What::failed, why);
+}
+
+bool FusedVariants::give_up_chosen(const std::string& why) {
+  bool any = false;
+  for (const auto& v : variants_) {
+    if (!v->graph || v->used != step_) continue;
+    give_up(*v, why);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace onw::openvino

@@ -1,0 +1,88 @@
+// The fused forms of a model, compiled beside the answers, the shortest first, by processes of their own: nothing here
+// makes an executor while the device computes, because an NPU was lost by that. Between steps, on the engine's thread,
+// what is ready is loaded where it is wanted. Where none covers a step, or one fails, the segments answer.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "targets/openvino/compile.h"
+#include "targets/openvino/fused_graph.h"
+
+namespace onw::openvino {
+
+struct FusedSetup {
+  Program program;
+  WeightSet weights;
+  CutFunction pieces;  // of the body
+  FusedPlaces places;
+  OpenVinoOptions options;
+  Properties properties;
+  std::string_view formats;         // the device's column of the table of formats
+  std::vector<int64_t> block_rows;  // ascending
+};
+
+class FusedVariants {
+ public:
+  // Begins to compile, where the options have a store; without one a variant is compiled when it is first wanted.
+  explicit FusedVariants(FusedSetup setup);
+  // Stops the processes that compile.
+  ~FusedVariants();
+  FusedVariants(const FusedVariants&) = delete;
+  FusedVariants& operator=(const FusedVariants&) = delete;
+
+  struct Variant {
+    FusedForm form;
+    std::optional<FusedGraph> graph;  // loaded
+    bool proven = false;              // against the segments, here or in an earlier run
+    int64_t used = 0;                 // the last step that it computed for
+    // How it was made, from there on untouched by the thread that made it.
+    std::unique_ptr<Constants> constants = {};
+    std::vector<Ir> graphs = {};
+    std::vector<Blob> blobs = {};
+    enum class State { waiting, compiled, failed } state = State::waiting;
+  };
+
+  void begin_step() { ++step_; }
+
+  // The shortest variant that covers rows behind `cached` positions, in a graph of `rows`. While nothing runs: it is
+  // loaded here if it is compiled, and there is room, or one that has rested for a while goes for it. Null: none.
+  Variant* choose(int64_t rows, int64_t cached);
+
+  // The first rows of a variant, computed both ways: with a mean KL of at most kMostKl it is proven, and the verdict
+  // kept with the blobs. Else it is given up, in later runs too.
+  static constexpr double kMostKl = 0.05;
+  void judge(Variant& variant, std::span<const float> fused, std::span<const float> segments, int64_t vocabulary);
+
+  // It computed wrongly or not at all: from now on it is not chosen.
+  void give_up(Variant& variant, const std::string& why);
+  // All that were chosen for this step. Returns whether there were any.
+  bool give_up_chosen(const std::string& why);
+
+ private:
+  void make_all();
+  bool is_due(const FusedForm& form) const;
+  bool wait_until_due(const Variant& variant);
+  Result<void> make(Variant& variant) const;
+  static std::vector<CompileJob> jobs_of(const Variant& variant);
+  Result<std::vector<CompiledModel>> models_of(const Variant& variant) const;
+  bool make_room();
+  bool load(Variant& variant);
+  void tell(const Variant& variant, FusedNews::What what, const std::string& why = "") const;
+
+  FusedSetup setup_;
+  int64_t step_ = 0;
+  // Of the states and what follows; what else a variant has belongs to the engine's thread once it is compiled.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  CancelToken stop_;
+  int64_t longest_ = 0;                             // positions that a step had cached
+  std::vector<std::unique_ptr<Variant>> variants_;  // by length, then rows
+  std::thread thread_;
+};
+
+}  // namespace onw::openvino
