@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
@@ -103,14 +104,22 @@ TEST_F(OpenVinoRequests, never_are_more_than_the_driver_allows) {
   const auto plan = plan_resident(small, {.segments = kLayers + 1, .attentions = kLayers, .weight_bytes = 1});
   ASSERT_TRUE(plan);
   ASSERT_FALSE(plan->all_resident());
+  std::promise<void> fused;
+  const auto hear = [&](const FusedNews& news) {
+    if (news.what == FusedNews::What::done) fused.set_value();
+  };
   const auto target = model({.kv = KvFormat::int8,
                              .block_rows = {1, 8},
                              .chunk_positions = 16,
                              .resident_graphs = plan->resident_graphs,
                              .attention_requests = plan->attention_requests,
-                             .fused = {.variants = plan->fused_variants, .layers = plan->fused_layers}},
+                             .fused = {.variants = plan->fused_variants,
+                                       .layers = plan->fused_layers,
+                                       .at_once_positions = 2048,
+                                       .on_news = hear}},
                             "llama", kLayers);
   ASSERT_NE(target, nullptr);
+  fused.get_future().wait();
   const auto a = new_sequence(*target), b = new_sequence(*target);
   for (int i = 0; i < 10; ++i) {
     run_rows(*target, *a, 7);
