@@ -354,6 +354,7 @@ TEST(Server, tells_where_a_device_takes_over_and_how_often_it_erred) {
   Site site({.tokens = bytes("a")});
   site.load();
   EXPECT_FALSE(parsed(site.get("/health").body).contains("device"));
+  EXPECT_FALSE(parsed(site.get("/health").body).contains("drafts")) << "this engine drafts none";
   site.engine().device = {
       .device = "NPU", .state = DeviceState::given_up, .why = "something of this machine", .wrong_steps = 2};
   const auto device = parsed(site.get("/health").body)["device"];

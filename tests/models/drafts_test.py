@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Drafting with SmolLM2: on prompts that ask for an edit the answers are the same with drafts and without, greedy and sampled,
-streamed or not, alone and side by side; and looking up what was said before guesses most of them."""
+"""Drafting with SmolLM2: the answers are the same with drafts and without, greedy and sampled, alone and side by side; and where
+an edit is asked for, looking up what was said before guesses most of it."""
 import concurrent.futures
 import os
 import pathlib
@@ -32,6 +32,11 @@ def write_settings(path, settings):
             out.write(key + "=" + settings[key] + "\\n")
 '''
 EDIT = f"Repeat this Python file exactly, line by line, but name the first function read_settings:\n\n```python\n{CODE}```"
+LETTER = """The lighthous stands on a rocky island near the harbor. Every evening the keeper climbs the long stairs and lights the lamp.
+In winter the waves are so high that nobody can reach the island for weeks, and the keeper lives on what he has stored in autumn.
+On clear nights the light is seen from ships that are thirty miles away. Sailors who have been at sea for months say that it is the
+first sign of home, and that they would know its slow rhythm among all the other lights along the coast."""
+SPELLING = f"Fix the spelling of this text and write it out in full:\n\n{LETTER}"
 PROSE = "Tell me a short story about a lighthouse."
 
 
@@ -42,15 +47,15 @@ def model():
 
 
 def ask(port, text, **more):
-    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 160, **more}
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 120, **more}
     status, answer, _ = call(port, "POST", "/v1/chat/completions", body, timeout=300)
     if status != 200:
         raise AssertionError(answer)
-    return answer["choices"], answer["usage"]["completion_tokens_details"]
+    return answer["choices"], answer["usage"]["completion_tokens_details"] | {"tokens": answer["usage"]["completion_tokens"]}
 
 
 # What is asked: (text, parameters).
-ASKED = [(EDIT, {"temperature": 0}), (EDIT, {"temperature": 0.7, "seed": 1}), (EDIT, {"temperature": 0.7, "seed": 2, "n": 2}),
+ASKED = [(SPELLING, {"temperature": 0}), (SPELLING, {"temperature": 0.7, "seed": 9}), (EDIT, {"temperature": 0}), (EDIT, {"temperature": 0.7, "seed": 1}), (EDIT, {"temperature": 0.7, "seed": 2, "n": 2}),
          (EDIT, {"temperature": 0, "stop": ["write_settings"]}), (EDIT, {"temperature": 0.5, "seed": 3, "logprobs": True, "top_logprobs": 2}),
          (PROSE, {"temperature": 0}), (PROSE, {"temperature": 1, "seed": 4, "frequency_penalty": 0.5})]
 
@@ -75,8 +80,8 @@ class Drafts(unittest.TestCase):
             self.assertEqual(one[0], three[0], more)
             self.assertEqual(one[1]["drafted_tokens"], 0)
         edit = drafted[0][1]
-        print(f"editing, greedy: {edit['accepted_draft_tokens']} of {edit['drafted_tokens']} drafted tokens right")
-        self.assertGreater(edit["accepted_draft_tokens"], 80, "most of an edit stands in the prompt")
+        print(f"an edit: {edit['tokens']} tokens, {edit['accepted_draft_tokens']} of {edit['drafted_tokens']} drafted ones right")
+        self.assertGreater(edit["accepted_draft_tokens"], 0.5 * edit["tokens"], "most of an edit stands in the prompt")
         self.assertGreater(edit["accepted_draft_tokens"], 0.5 * edit["drafted_tokens"])
 
 
