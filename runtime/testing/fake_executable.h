@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -38,6 +39,7 @@ struct FakeOptions {
   int64_t weights_bytes = 1000;
   int64_t memory_limit_tokens = int64_t{1} << 40;  // of all sequences; beyond it reserve and run fail
   double seconds_per_row = 0;                      // what cost() says
+  std::chrono::microseconds even_step{0};          // that each step takes at least, however many rows it has
   // Called before each step, on the engine thread; an error ends the step. May block, and may look at the token.
   std::function<Result<void>(const Step&, const CancelToken&)> before_step = {};
   // The bias of one logit: lets a test write the text. Token -> the token to follow it, surely.
@@ -217,6 +219,7 @@ class FakeExecutable final : public Executable {
 
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, shared_->options.mixes));
+    const auto end = std::chrono::steady_clock::now() + shared_->options.even_step;
     if (shared_->options.before_step) RETURN_IF_ERROR(shared_->options.before_step(step, cancel));
     if (cancel.cancelled()) return error(Code::cancelled, "the step was cancelled");
     for (size_t s = 0; s < step.sequences.size(); ++s) {
@@ -225,6 +228,8 @@ class FakeExecutable final : public Executable {
     }
     compute(step);
     count(step);
+    while (shared_->options.even_step.count() > 0 && std::chrono::steady_clock::now() < end) {
+    }
     return Outputs{logits_, hidden_};
   }
 
