@@ -27,7 +27,7 @@ constexpr auto kFlags = std::to_array<Flag>({
      "others "
      "said"},
 
-    {"--fused", Kind::choice, "auto|yes|no", "auto", "ONW_FUSED", "chat serve bench eval",
+    {"--fused", Kind::choice, "auto|yes|no", "auto", "ONW_FUSED", "chat serve bench eval inspect",
      "NPU and GPU: whether graphs with attention inside are made beside the answers, which then take fewer steps of "
      "the "
      "host's and more memory (auto: for an NPU, where memory allows)"},

@@ -101,6 +101,8 @@ TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
   EXPECT_EQ(pair_->report().device_steps, 20);
   EXPECT_EQ(pair_->report().moves, 1);
   EXPECT_EQ(describe(pair_->report()), "on the NPU");
+  EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready, .fused_tokens = 2048}),
+            "on the NPU, attention inside its graphs up to 2048 tokens");
   EXPECT_THAT(notices(), HasSubstr("The NPU is ready"));
 }
 

@@ -38,7 +38,7 @@ struct LoadOptions {
   // The NPU and GPU: whether graphs with attention inside are made beside the answers; none: as the device has it
   // (targets/openvino/platforms.h). What becomes of them, from any thread.
   std::optional<bool> fused = {};
-  int64_t fused_at_once = 0;  // up to so many tokens before anybody has as many
+  int64_t fused_at_once = 0;  // for so many tokens, before anybody has as many
   std::function<void(const FusedNews& news)> on_fused = {};
 };
 

@@ -213,6 +213,12 @@ TEST_F(OpenVinoFused, no_more_are_loaded_than_allowed_and_one_that_rested_goes) 
   EXPECT_EQ(board_.all(What::loaded).size(), 2U);
 }
 
+// Each holds the weights once more.
+TEST_F(OpenVinoFused, memory_is_counted_for_as_many_as_may_be_loaded) {
+  const int64_t without = target(0)->need(64, 1).weights_bytes;
+  EXPECT_EQ(target(2)->need(64, 1).weights_bytes, 2 * without);  // beside two numbers of rows
+}
+
 TEST_F(OpenVinoFused, rows_of_several_sequences_go_through_the_segments_together) {
   const auto made = target();
   ASSERT_TRUE(board_.wait_for(kForms));

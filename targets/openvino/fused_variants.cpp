@@ -52,7 +52,7 @@ void FusedVariants::tell(const Variant& v, FusedNews::What what, const std::stri
 
 // A conversation of a quarter of the length comes to half of it, where the one before may end, while it is made.
 bool FusedVariants::is_due(const FusedForm& form) const {
-  return form.length == variants_.front()->form.length || form.length <= setup_.options.fused.at_once_positions ||
+  return form.length == variants_.front()->form.length || form.length / 2 < setup_.options.fused.at_once_positions ||
          form.length / 4 <= longest_;
 }
 

@@ -23,7 +23,7 @@ struct FusedOptions {
   // Loaded at the same time, each with the weights once more, for static graphs alone; 0: none are made.
   int variants = 0;
   int layers = 0;  // in one graph; 0: all
-  // Made at once up to so many positions; longer ones when a conversation has a quarter of theirs.
+  // Those for so many positions are made at once, longer ones when a conversation has a quarter of theirs.
   int64_t at_once_positions = 0;
   // From the thread that makes them, and from the engine's.
   std::function<void(const FusedNews& news)> on_news = {};
