@@ -43,11 +43,21 @@ WeightFormat for_device(WeightFormat format, std::string_view made_for) {
   return info(format).bits > 5 ? q8g128 : q4g128;
 }
 
+// Routers keep the published precision where it is a plain one: a step of theirs chooses other experts.
+FormatChoice router_format(BlockType source_type, const FormatRequest& request) {
+  FormatChoice choice;
+  if (source_type == BlockType::f16) choice.format = f16;
+  if (source_type == BlockType::bf16) choice.format = bf16;
+  choice.layout = request.made_for == "cpu" ? Layout::tiles : Layout::rows;
+  return choice;
+}
+
 }  // namespace
 
 FormatChoice choose_format(const WeightDecl& weight, BlockType source_type, bool source_quantised,
                            const FormatRequest& request) {
   if (weight.role == WeightRole::vector) return {};
+  if (weight.role == WeightRole::router) return router_format(source_type, request);
   FormatChoice choice;
   const int64_t inputs = weight.shape[1];
   const bool host_only = weight.role == WeightRole::embedding && !request.tied;

@@ -40,7 +40,10 @@ std::string unit_key(const WeightDecl& w, const Program& program, const FormatCh
 // A fused tensor is taken in parts; rows of which nobody takes any mean that config.json is of another model.
 Result<void> check_rows_are_taken(const std::vector<Unit>& units) {
   std::map<std::string, int64_t> taken;  // rows, by tensor
-  const auto end_of = [](const WeightJob& job) { return job.from->begin + job.weight->shape[0]; };
+  const auto end_of = [](const WeightJob& job) {
+    const int64_t rows = job.weight->shape[0];
+    return job.from->fold == Fold::head_half ? 2 * rows : job.from->begin + rows;
+  };
   for (const Unit& unit : units)
     for (const WeightJob& job : unit) taken[job.tensor.name] = std::max(taken[job.tensor.name], end_of(job));
   for (const Unit& unit : units)

@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "base/half.h"
+#include "base/trig.h"
 
 namespace onw {
 namespace {
@@ -125,6 +127,8 @@ std::optional<WeightFormat> taken_over_format(BlockType type) {
   return row == nullptr ? std::nullopt : std::optional(row->format);
 }
 
+float minus_exp(float x) { return std::isfinite(x) ? -static_cast<float>(power(std::numbers::e, x)) : x; }
+
 RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from,
                      std::span<const int8_t> exponents, std::span<const int8_t> input_exponents)
     : tensor_(tensor),
@@ -135,13 +139,15 @@ RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const
       head_dim_(weight.head_dim),
       outputs_(weight.shape[0]),
       inputs_(weight.shape.size() > 1 ? weight.shape[1] : 1) {
+  CHECK(fold_ != Fold::head_half || (head_dim_ > 0 && outputs_ % head_dim_ == 0));
   CHECK(fold_ != Fold::rope_unpair || (head_dim_ > 0 && head_dim_ % 2 == 0 && outputs_ % head_dim_ == 0));
   CHECK(exponents_.empty() || static_cast<int64_t>(exponents_.size()) == outputs_);
   CHECK(input_exponents_.empty() || static_cast<int64_t>(input_exponents_.size()) == inputs_);
 }
 
-// Pairs (2i, 2i+1) of a head become (i, i + d/2).
+// Pairs (2i, 2i+1) of a head become (i, i + d/2); halves of heads stand together.
 int64_t RowReader::source_row(int64_t row) const {
+  if (fold_ == Fold::head_half) return begin_ + row / head_dim_ * 2 * head_dim_ + row % head_dim_;
   if (fold_ != Fold::rope_unpair) return begin_ + row;
   const int64_t half = head_dim_ / 2, head = row / head_dim_, i = row % head_dim_;
   return begin_ + head * head_dim_ + (i < half ? 2 * i : 2 * (i - half) + 1);
@@ -165,6 +171,8 @@ Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
   const auto values = std::span(out, count * inputs_);
   if (fold_ == Fold::add_one)
     for (float& v : values) v += 1;
+  if (fold_ == Fold::minus_exp)
+    for (float& v : values) v = minus_exp(v);
   if (!exponents_.empty())
     for (int64_t i = 0; i < count; ++i) {
       const float factor = std::ldexp(1.0f, exponents_[first + i]);
@@ -198,7 +206,8 @@ Result<void> RowReader::scale_halves(std::span<uint16_t> halves, int64_t row) co
 
 Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
   const TakeOver* row = take_over_of(tensor_.type);
-  CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one && input_exponents_.empty());
+  CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one && fold_ != Fold::minus_exp &&
+        input_exponents_.empty());
   const BlockInfo& block = block_info(tensor_.type);
   const int64_t groups = inputs_ / kGroup;
   std::vector<int8_t> codes(count * inputs_);

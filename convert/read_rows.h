@@ -13,6 +13,9 @@
 
 namespace onw {
 
+// Fold::minus_exp of one number, the same on every machine.
+float minus_exp(float x);
+
 class RowReader {
  public:
   // All that is given outlives the reader; `tensor` is what tensor_of gave for `weight`. Our row r is multiplied by

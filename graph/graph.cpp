@@ -63,4 +63,11 @@ int Program::state(std::string_view name) const {
   return -1;
 }
 
+int Program::place(int state) const {
+  const auto kv = [this](int i) { return states[static_cast<size_t>(i)].kind == StateKind::kv; };
+  int before = 0;
+  for (int i = 0; i < state; ++i) before += kv(i) == kv(state) ? 1 : 0;
+  return before;
+}
+
 }  // namespace onw

@@ -18,7 +18,8 @@ enum class WeightRole : uint8_t {
   matrix,     // takes the default format
   embedding,  // [vocabulary, hidden], looked up by the host; where tied, the head too
   head,       // [vocabulary, hidden]
-  vector,     // norms, biases, sinks: F32
+  vector,     // norms, biases, sinks, kernels of convolutions: F32
+  router,     // a small matrix that decides much (of routers, of decays): a plain format
 };
 
 // What the converter does to a published tensor to make it ours.
@@ -26,6 +27,8 @@ enum class Fold : uint8_t {
   none,
   add_one,      // norms stored as an offset from 1
   rope_unpair,  // rows of q and k in pairs (2i, 2i+1) per head, to halves (i, i + d/2)
+  head_half,    // per head, head_dim rows of ours and head_dim of another: `begin` is 0 or head_dim
+  minus_exp,    // x to -e^x
 };
 
 struct WeightSource {
@@ -39,7 +42,7 @@ struct WeightDecl {
   std::string name;  // plain: "layers.3.attn.q"
   Shape shape;       // [out, in], or [n] for vectors
   WeightRole role = WeightRole::matrix;
-  int64_t head_dim = 0;  // for rope_unpair
+  int64_t head_dim = 0;  // for rope_unpair and head_half
   WeightSource
       hugging_face;  // names without the prefix of the file ("layers.3.self_attn.q_proj.weight", "lm_head.weight")
   WeightSource gguf;
@@ -59,6 +62,7 @@ struct StateDecl {
   int64_t value_dim = 0;  // of values
   int64_t window = 0;     // tokens that can still be seen; 0: all
   int64_t kernel = 0;     // of a convolution
+  int64_t key_heads = 0;  // of a delta state
 };
 
 // Rotary tables by kind: the host makes cos and sin of rope position x inv_freq, times `scaling`, in double, rounded
@@ -90,6 +94,8 @@ struct Program {
   const Function* function(std::string_view name) const;
   const WeightDecl* weight(std::string_view name) const;
   int state(std::string_view name) const;  // its index, -1 where there is none
+  // The place of a state among those of its sort: K and V, or recurrent ones (everything else).
+  int place(int state) const;
 };
 
 }  // namespace onw

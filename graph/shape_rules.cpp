@@ -140,6 +140,8 @@ Result<Type> gated_delta(Types in, const Attributes& a) {
     return bad("g is {}, beta is {}, {} expected", to_string(in[3]), to_string(in[4]), to_string(gates));
   if (in[0].shape[1] == 0 || in[2].shape[1] % in[0].shape[1] != 0)
     return bad("{} value heads are no multiple of {} key heads", in[2].shape[1], in[0].shape[1]);
+  const std::string_view heads = a.text("heads", "grouped");
+  if (heads != "grouped" && heads != "tiled") return bad("heads is '{}', one of grouped, tiled expected", heads);
   return in[2];
 }
 
@@ -163,7 +165,7 @@ Result<Type> experts(Types in, const Attributes&) {
 }
 
 Result<Type> need_activation(const Attributes& a) {
-  constexpr std::array kKnown = {"silu", "gelu_tanh", "gelu", "swiglu_clamped", "sigmoid", "relu"};
+  constexpr std::array kKnown = {"silu", "gelu_tanh", "gelu", "swiglu_clamped", "sigmoid", "relu", "softplus"};
   const std::string_view kind = a.text("activation");
   if (std::ranges::find(kKnown, kind) == kKnown.end())
     return bad("activation '{}' is not one of {}", kind, fmt::join(kKnown, ", "));

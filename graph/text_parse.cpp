@@ -211,6 +211,8 @@ bool weight(Line& line, Program& p) {
     w.role = WeightRole::head;
   else if (role == "vector")
     w.role = WeightRole::vector;
+  else if (role == "router")
+    w.role = WeightRole::router;
   else
     return false;
   p.weights.push_back(std::move(w));
@@ -236,6 +238,7 @@ bool state(Line& line, Program& p) {
   s.value_dim = f.integer("value_dim");
   s.window = f.integer("window");
   s.kernel = f.integer("kernel");
+  s.key_heads = f.integer("key_heads");
   p.states.push_back(std::move(s));
   return f.ok();
 }

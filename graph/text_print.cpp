@@ -44,6 +44,8 @@ std::string_view name(WeightRole role) {
       return "head";
     case WeightRole::vector:
       return "vector";
+    case WeightRole::router:
+      return "router";
   }
   return "?";
 }
@@ -65,6 +67,7 @@ std::string print(const StateDecl& s) {
                                  s.layer, s.heads, s.head_dim, s.value_dim);
   if (s.window > 0) text += fmt::format(" window={}", s.window);
   if (s.kernel > 0) text += fmt::format(" kernel={}", s.kernel);
+  if (s.key_heads > 0) text += fmt::format(" key_heads={}", s.key_heads);
   return text + "\n";
 }
 

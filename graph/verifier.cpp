@@ -38,6 +38,16 @@ Result<void> verify_state(const Node& n, const Function& f, const Program& progr
       (x.shape[1] % s.heads != 0 || x.shape[2] != s.head_dim || n.type.shape[2] != s.value_dim))
     return error(Code::invalid_argument, "q {} does not fit state '{}' of {} heads of {}", to_string(x), name, s.heads,
                  s.head_dim);
+  if (n.op == Op::conv_update &&
+      (s.kind != StateKind::conv || x.shape[1] != s.heads || f.type(n.inputs[1]).shape[1] != s.kernel))
+    return error(Code::invalid_argument, "x {} and w {} do not fit state '{}' of {} channels and a kernel of {}",
+                 to_string(x), to_string(f.type(n.inputs[1])), name, s.heads, s.kernel);
+  const Type& v = f.type(n.inputs.back());
+  if (n.op == Op::gated_delta && (s.kind != StateKind::delta || x.shape[1] != s.key_heads || x.shape[2] != s.head_dim ||
+                                  v.shape[1] != s.heads || n.type.shape[2] != s.value_dim))
+    return error(Code::invalid_argument,
+                 "q {} and v {} do not fit state '{}' of {} key heads of {} and {} value heads of {}", to_string(x),
+                 to_string(n.type), name, s.key_heads, s.head_dim, s.heads, s.value_dim);
   return {};
 }
 

@@ -88,6 +88,15 @@ inline typename V::F soft_cap(typename V::F x, float cap) {
 }
 
 template <class V>
+inline typename V::F softplus(typename V::F x) {
+  const auto e = exp<V>(-V::abs(x));
+  const auto s = e / (e + V::set(2.0f));
+  const auto y = s * s;
+  const auto half_log = V::fma(polynomial<V>(kAtanhTail, y) * y, s, s);
+  return V::fma(V::set(2.0f), half_log, V::select(V::less(V::set(0.0f), x), x, V::set(0.0f)));
+}
+
+template <class V>
 inline typename V::F relu(typename V::F x) {
   return V::select(V::less(V::set(0.0f), x), x, V::set(0.0f));
 }

@@ -17,8 +17,8 @@ using namespace forms;  // coefficients
 namespace {
 
 // In the order of Activation.
-constexpr std::array<std::string_view, 6> kActivations = {"silu",           "gelu_tanh", "gelu",
-                                                          "swiglu_clamped", "sigmoid",   "relu"};
+constexpr std::array<std::string_view, 7> kActivations = {"silu",    "gelu_tanh", "gelu",    "swiglu_clamped",
+                                                          "sigmoid", "relu",      "softplus"};
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -106,6 +106,8 @@ float activate(Activation activation, float x) {
       return sigmoid(x);
     case Activation::relu:
       return relu(x);
+    case Activation::softplus:
+      return softplus(x);
     case Activation::swiglu_clamped:
       break;
   }

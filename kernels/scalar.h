@@ -26,7 +26,7 @@ float soft_cap(float x, float cap);  // cap * tanh(x / cap)
 inline float relu(float x) { return x > 0 ? x : 0; }
 
 // What a gated MLP, or a plain one, does between its products. Names are those of the graph's `activation`.
-enum class Activation : uint8_t { silu, gelu_tanh, gelu, swiglu_clamped, sigmoid, relu };
+enum class Activation : uint8_t { silu, gelu_tanh, gelu, swiglu_clamped, sigmoid, relu, softplus };
 std::string_view name(Activation activation);
 std::optional<Activation> activation(std::string_view name);
 

@@ -51,6 +51,16 @@ Value DecoderBlock::matrix(std::string_view name, Shape shape, WeightSource hf, 
   return b_.weight(w);
 }
 
+Value DecoderBlock::vector(std::string_view name, Shape shape, WeightSource hf, std::string_view gguf) {
+  const std::string prefix = fmt::format("layers.{}.", layer_);
+  for (std::string& n : hf.names) n = prefix + n;
+  return b_.weight({.name = prefix + std::string(name),
+                    .shape = std::move(shape),
+                    .role = WeightRole::vector,
+                    .hugging_face = std::move(hf),
+                    .gguf = {{fmt::format("blk.{}.{}", layer_, gguf)}}});
+}
+
 Value DecoderBlock::project(std::string_view step, Value x, std::string_view name, int64_t out, std::string_view hf,
                             std::string_view gguf, bool bias, std::string_view group, Fold gguf_fold) {
   const auto named = [](std::string_view base, std::string_view part) { return fmt::format("{}.{}", base, part); };
@@ -80,6 +90,22 @@ Value DecoderBlock::rotate(std::string_view step, Value x) {
   return b_.rope(step, x, input("cos"), input("sin"));
 }
 
+// q, and beside it the gate, which lie head by head in one published tensor.
+Value DecoderBlock::gated_query(Value h, int64_t width, Value& gate) {
+  const auto half = [&](std::string_view step, std::string_view name, int64_t begin) {
+    const std::string prefix = fmt::format("layers.{}.", layer_);
+    const Value w = b_.weight({.name = prefix + std::string(name),
+                               .shape = {width, b_.type(h).last()},
+                               .head_dim = c_.head_dim,
+                               .hugging_face = {{prefix + "self_attn.q_proj.weight"}, Fold::head_half, begin},
+                               .gguf = {{fmt::format("blk.{}.attn_q.weight", layer_)}, Fold::head_half, begin},
+                               .group = prefix + "attn.qkv"});
+    return b_.linear(step, h, w);
+  };
+  gate = half("q_gate", "attn.q_gate", c_.head_dim);
+  return half("q_proj", "attn.q", 0);
+}
+
 Value DecoderBlock::attention(Value h) {
   const std::string state = fmt::format("kv.{}", layer_);
   b_.state({.name = state,
@@ -90,8 +116,10 @@ Value DecoderBlock::attention(Value h) {
             .value_dim = c_.head_dim,
             .window = c_.window(layer_)});
   const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
-  Value q =
-      project("q_proj", h, "attn.q", q_width, "self_attn.q_proj", "attn_q", c_.qkv_bias, "attn.qkv", c_.gguf_qk_fold);
+  Value gate;
+  Value q = c_.output_gate ? gated_query(h, q_width, gate)
+                           : project("q_proj", h, "attn.q", q_width, "self_attn.q_proj", "attn_q", c_.qkv_bias,
+                                     "attn.qkv", c_.gguf_qk_fold);
   Value k =
       project("k_proj", h, "attn.k", kv_width, "self_attn.k_proj", "attn_k", c_.qkv_bias, "attn.qkv", c_.gguf_qk_fold);
   Value v = project("v_proj", h, "attn.v", kv_width, "self_attn.v_proj", "attn_v", c_.qkv_bias, "attn.qkv");
@@ -99,8 +127,8 @@ Value DecoderBlock::attention(Value h) {
   k = heads("k", k, c_.kv_heads);
   v = heads("v", v, c_.kv_heads);
   if (c_.qk_norm) {
-    q = norm("q_norm", q, "attn.q_norm", "self_attn.q_norm", "attn_q_norm");
-    k = norm("k_norm", k, "attn.k_norm", "self_attn.k_norm", "attn_k_norm");
+    q = norm("q_norm", q, "attn.q_norm", c_.names.q_norm, "attn_q_norm");
+    k = norm("k_norm", k, "attn.k_norm", c_.names.k_norm, "attn_k_norm");
   }
   q = rotate("q_rope", q);
   k = rotate("k_rope", k);
@@ -109,16 +137,16 @@ Value DecoderBlock::attention(Value h) {
   const Value a =
       b_.attention("attention", state, q,
                    {.scale = scale, .window = Window::last(c_.window(layer_)), .soft_cap = c_.attention_soft_cap});
-  return project("o_proj", b_.reshape("o_rows", a, {kRows, q_width}), "attn.o", c_.hidden, "self_attn.o_proj",
-                 "attn_output", c_.output_bias, "");
+  Value rows = b_.reshape("o_rows", a, {kRows, q_width});
+  if (c_.output_gate) rows = b_.gated("o_gated", gate, rows, "sigmoid");
+  return project("o_proj", rows, "attn.o", c_.hidden, c_.names.o, "attn_output", c_.output_bias, "");
 }
 
 Value DecoderBlock::mlp(Value h, std::string_view fused_hf, std::string_view down_hf) {
   Value gate, up;
   if (fused_hf.empty()) {
-    gate =
-        project("gate_proj", h, "mlp.gate", c_.intermediate, "mlp.gate_proj", "ffn_gate", c_.mlp_bias, "mlp.gate_up");
-    up = project("up_proj", h, "mlp.up", c_.intermediate, "mlp.up_proj", "ffn_up", c_.mlp_bias, "mlp.gate_up");
+    gate = project("gate_proj", h, "mlp.gate", c_.intermediate, c_.names.gate, "ffn_gate", c_.mlp_bias, "mlp.gate_up");
+    up = project("up_proj", h, "mlp.up", c_.intermediate, c_.names.up, "ffn_up", c_.mlp_bias, "mlp.gate_up");
   } else {
     const Shape shape = {c_.intermediate, b_.type(h).last()};
     const std::string fused = fmt::format("{}.weight", fused_hf);
@@ -127,7 +155,8 @@ Value DecoderBlock::mlp(Value h, std::string_view fused_hf, std::string_view dow
                    matrix("mlp.up", shape, {{fused}, Fold::none, c_.intermediate}, "ffn_up.weight", "mlp.gate_up"));
   }
   const Value inner = b_.gated("gated", gate, up, c_.activation);
-  return project("down_proj", inner, "mlp.down", c_.hidden, down_hf, "ffn_down", c_.mlp_bias, "");
+  return project("down_proj", inner, "mlp.down", c_.hidden, down_hf.empty() ? c_.names.down : down_hf, "ffn_down",
+                 c_.mlp_bias, "");
 }
 
 Value DecoderBlock::residual(std::string_view step, Value x, Value y) {
@@ -138,9 +167,9 @@ Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
   const Scope scope(b, layer);
   DecoderBlock block(b, c, layer);
   x = block.residual("attn_add", x,
-                     block.attention(block.norm("attn_norm", x, "attn_norm", "input_layernorm", "attn_norm")));
+                     block.attention(block.norm("attn_norm", x, "attn_norm", c.names.mixer_norm, "attn_norm")));
   x = block.residual("mlp_add", x,
-                     block.mlp(block.norm("mlp_norm", x, "mlp_norm", "post_attention_layernorm", "ffn_norm")));
+                     block.mlp(block.norm("mlp_norm", x, "mlp_norm", c.names.mlp_norm, c.names.gguf_mlp_norm)));
   return x;
 }
 
@@ -156,8 +185,8 @@ Result<void> add_body(Program& p, const DecoderConfig& c, BlockFunction block) {
   const Value w = b.weight({.name = "norm",
                             .shape = {c.hidden},
                             .role = WeightRole::vector,
-                            .hugging_face = {{"norm.weight"}, c.norm_fold},
-                            .gguf = {{"output_norm.weight"}}});
+                            .hugging_face = {{fmt::format("{}.weight", c.names.last_norm)}, c.norm_fold},
+                            .gguf = {{fmt::format("{}.weight", c.names.gguf_last_norm)}}});
   b.output("hidden", b.rms_norm("norm", x, w, c.norm_eps));
   return b.finish();
 }

@@ -12,6 +12,24 @@
 
 namespace onw {
 
+// How a layer mixes tokens.
+enum class Mixer : uint8_t { attention, short_conv, gated_delta };
+
+// What some files name otherwise. Of a layer, without "layers.N." or "blk.N." and without ".weight"; last_norm whole.
+struct DecoderNames {
+  std::string_view mixer_norm = "input_layernorm", mlp_norm = "post_attention_layernorm";
+  std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm", o = "self_attn.o_proj";
+  std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
+  std::string_view last_norm = "norm";
+  std::string_view gguf_mlp_norm = "ffn_norm", gguf_last_norm = "output_norm";
+};
+
+// A gated delta rule's sizes (models/gated_delta.h).
+struct GatedDeltaConfig {
+  int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, kernel = 0;
+  bool tiled = false;  // value head i goes with key head i mod key_heads, as GGUF files have them
+};
+
 struct DecoderConfig {
   std::string family;
   int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0,
@@ -22,6 +40,7 @@ struct DecoderConfig {
   bool output_bias = false;  // of attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;            // RMS norm of q and k per head, before RoPE
+  bool output_gate = false;        // attention's result times the sigmoid of a gate that lies with q, head by head
   Fold norm_fold = Fold::none;     // of Hugging Face's norms; GGUF files hold the folded value
   Fold gguf_qk_fold = Fold::none;  // of GGUF's q and k rows; Hugging Face's are halves in every family
   std::string activation = "silu";
@@ -34,8 +53,14 @@ struct DecoderConfig {
   std::vector<int64_t> windows;          // per layer, 0: all; empty: none slides
   std::vector<std::string> layer_ropes;  // per layer, a rope table's name or "" for none; empty: "rope" everywhere
   std::vector<RopeTable> ropes;
+  std::vector<Mixer> mixers;  // per layer; empty: attention everywhere
+  int64_t conv_kernel = 0;    // of short_conv layers
+  bool conv_bias = false;     // of their convolutions and projections
+  GatedDeltaConfig delta;     // of gated_delta layers
+  DecoderNames names;
 
   int64_t window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[static_cast<size_t>(layer)]; }
   std::string_view rope(int layer) const {
     return layer_ropes.empty() ? "rope" : std::string_view(layer_ropes[static_cast<size_t>(layer)]);
   }
@@ -56,17 +81,23 @@ class DecoderBlock {
   Value attention(Value h);
   // h -> down(activation(gate h) * up h); with `fused_hf`, gate and up are the halves of one Hugging Face tensor
   // "<fused_hf>".
-  Value mlp(Value h, std::string_view fused_hf = "", std::string_view down_hf = "mlp.down_proj");
+  Value mlp(Value h, std::string_view fused_hf = "", std::string_view down_hf = "");
   // x + residual_scale * y.
   Value residual(std::string_view step, Value x, Value y);
 
- private:
+  // A weight of the layer by its plain name; `hf` and `gguf` without the layer's prefix.
   Value matrix(std::string_view name, Shape shape, WeightSource hf, std::string_view gguf, std::string_view group,
                Fold gguf_fold = Fold::none);
+  // What stays FP32: norms, biases, kernels of convolutions; `hf` and `gguf` with their endings.
+  Value vector(std::string_view name, Shape shape, WeightSource hf, std::string_view gguf);
+  // x times a matrix of `out` rows, and a bias where there is one; `hf` and `gguf` without ".weight" and ".bias".
   Value project(std::string_view step, Value x, std::string_view name, int64_t out, std::string_view hf,
                 std::string_view gguf, bool bias, std::string_view group, Fold gguf_fold = Fold::none);
+
+ private:
   Value heads(std::string_view what, Value x, int64_t count);
   Value rotate(std::string_view step, Value x);
+  Value gated_query(Value h, int64_t width, Value& gate);
 
   Builder& b_;
   const DecoderConfig& c_;

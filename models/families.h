@@ -16,5 +16,9 @@ Result<Program> build_granite_hybrid(const Config& config);
 Result<Json> granite_config_from_gguf(const Json& metadata);
 Result<Program> build_gemma3(const Config& config);
 Result<Json> gemma3_config_from_gguf(const Json& metadata);
+Result<Program> build_lfm2(const Config& config);
+Result<Json> lfm2_config_from_gguf(const Json& metadata);
+Result<Program> build_qwen3_5(const Config& config);
+Result<Json> qwen3_5_config_from_gguf(const Json& metadata);
 
 }  // namespace onw

@@ -31,6 +31,13 @@ class EveryFamily : public testing::TestWithParam<const char*> {};
 TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
   Json config = tiny(GetParam());
   if (std::string_view(GetParam()).starts_with("Granite")) config["head_dim"] = 12;
+  config.update({{"linear_num_key_heads", 2},
+                 {"linear_num_value_heads", 6},
+                 {"linear_key_head_dim", 8},
+                 {"linear_value_head_dim", 12},
+                 {"linear_conv_kernel_dim", 4},
+                 {"full_attention_interval", 2},
+                 {"full_attn_idxs", {1}}});
   const auto program = build_program(config);
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_TRUE(verify(*program));
@@ -43,7 +50,8 @@ TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryFamily,
                          testing::Values("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
-                                         "GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Gemma3ForCausalLM"));
+                                         "GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Gemma3ForCausalLM",
+                                         "Lfm2ForCausalLM", "Qwen3_5ForCausalLM"));
 
 // npu-076
 TEST(Registry, an_unknown_architecture_lists_what_is_known_and_the_nearest_name) {

@@ -139,6 +139,10 @@ class Decomposer {
       const Value cubic = add(mul(mul(mul(x, x), x), 0.044715), x);
       return mul(mul(x, 0.5), add(unary(Op::tanh, mul(cubic, std::sqrt(2 / std::numbers::pi))), constant(1)));
     }
+    if (kind == "softplus") {
+      error_ = Error{Code::unsupported, fmt::format("{}: 'softplus' has no primitive form yet", current_->label)};
+      return {};
+    }
     return mul(x, unary(Op::sigmoid, x));  // silu
   }
 

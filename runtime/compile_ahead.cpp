@@ -9,6 +9,7 @@
 #include "targets/openvino/find.h"
 #include "targets/openvino/npu_machine.h"
 #include "targets/openvino/platforms.h"
+#include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
@@ -55,6 +56,7 @@ Result<std::vector<openvino::Blob>> compile_ahead(const std::filesystem::path& m
   if (options.platform.empty()) RETURN_IF_ERROR(require_device(**runtime, options.device));
   const auto model = open_model(model_folder);
   RETURN_IF_ERROR(model);
+  RETURN_IF_ERROR(openvino::check_supported(model->program, options.device));
   const auto weights = row_weights(*model, options.layout_observer);
   RETURN_IF_ERROR(weights);
   const openvino::Platform& platform =

@@ -25,6 +25,7 @@
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
 #include "targets/openvino/stand_in.h"
+#include "targets/openvino/supported.h"
 #include "targets/reference/reference.h"
 #include "targets/relaid_weights.h"
 
@@ -115,6 +116,7 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
                                                          const LoadOptions& options, const DeviceChoice& choice) {
   const openvino::Platform* platform = openvino::find_platform(choice.platform);
   CHECK(platform != nullptr);
+  RETURN_IF_ERROR(openvino::check_supported(model.program, choice.device));
   auto runtime = openvino::Runtime::load(choice.library);
   RETURN_IF_ERROR(runtime);
   auto weights = row_weights(model, options.observer);

@@ -15,6 +15,7 @@
 #include "store/model_folder.h"
 #include "targets/openvino/platforms.h"
 #include "targets/openvino/runtime.h"
+#include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
@@ -33,13 +34,14 @@ Result<std::string> check_key(const std::filesystem::path& model_folder, const D
   return key;
 }
 
-// Whether the device computes with the model's formats as they are: known before anything is made.
-Result<void> check_formats(const std::filesystem::path& model_folder, const DeviceChoice& choice) {
-  const auto folder = ModelFolder::open(model_folder);
-  RETURN_IF_ERROR(folder);
+// Whether the device has the model's ops, and computes with its formats as they are: known before anything is made.
+Result<void> check_takes(const std::filesystem::path& model_folder, const DeviceChoice& choice) {
+  const auto model = open_model(model_folder);
+  RETURN_IF_ERROR(model);
+  RETURN_IF_ERROR(openvino::check_supported(model->program, choice.device));
   const openvino::Platform* platform = openvino::find_platform(choice.platform);
   CHECK(platform != nullptr);
-  const auto& takes = folder->engine().runs_on;
+  const auto& takes = model->folder->engine().runs_on;
   if (std::ranges::find(takes, platform->formats) != takes.end()) return {};
   return error(Code::unsupported,
                "the {} ({}) does not compute with a weight format of this model, which runs on {}. Convert it anew: "
@@ -72,7 +74,7 @@ Result<std::unique_ptr<Executable>> load_standby(const std::filesystem::path& mo
 Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& model_folder,
                                                   const EngineOptions& options, const DeviceChoice& choice,
                                                   bool insisted) {
-  const auto taken = check_formats(model_folder, choice);
+  const auto taken = check_takes(model_folder, choice);
   if (!taken && insisted) return Failure(taken.error());
   auto standby = load_standby(model_folder, options);
   RETURN_IF_ERROR(standby);

@@ -94,7 +94,9 @@ INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, EveryFamily,
                                            Case{"qwen2", 320}, Case{"qwen2", 512}, Case{"qwen3", 48},
                                            Case{"qwen3", 320}, Case{"qwen3", 512}, Case{"granite", 48},
                                            Case{"granite", 320}, Case{"granite", 512}, Case{"granitemoehybrid", 512},
-                                           Case{"gemma3", 48}, Case{"gemma3", 320}, Case{"gemma3", 512}));
+                                           Case{"gemma3", 48}, Case{"gemma3", 320}, Case{"gemma3", 512},
+                                           Case{"lfm2", 48}, Case{"lfm2", 320}, Case{"lfm2", 512}, Case{"qwen3_5", 48},
+                                           Case{"qwen3_5", 320}, Case{"qwen3_5", 512}));
 
 class EveryFormat : public ::testing::TestWithParam<WeightFormat> {};
 
@@ -122,9 +124,11 @@ INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, EveryFormat,
                                            WeightFormat::iq4g32),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-TEST(BatchInvariance, threads_cuts_and_neighbours_change_no_bit) {
+class BatchInvarianceOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BatchInvarianceOf, threads_cuts_and_neighbours_change_no_bit) {
   const RandomModel m =
-      random_model(tiny_config("gemma3", 512), [](const WeightDecl&) { return WeightFormat::q4g128; });
+      random_model(tiny_config(GetParam(), 512), [](const WeightDecl&) { return WeightFormat::q4g128; });
   const auto tokens = random_tokens(300);
   const Isa best = available_isas(cpu_features()).back();
   const auto alone = cpu(m, {.isa = best, .threads = 1});
@@ -135,6 +139,8 @@ TEST(BatchInvariance, threads_cuts_and_neighbours_change_no_bit) {
     expect_equal_bits(logits_of(*target, tokens, {1, 2, 3, 5, 8, 13, 21, 34, 55, 89}), expected, "Fibonacci's cuts");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, BatchInvarianceOf, ::testing::Values("gemma3", "lfm2", "qwen3_5"));
 
 TEST(BatchInvariance, sessions_in_one_step_equal_sessions_alone) {
   const RandomModel m = random_model(tiny_config("qwen3", 320), [](const WeightDecl&) { return WeightFormat::q4g128; });

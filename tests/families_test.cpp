@@ -139,6 +139,11 @@ TEST(Families, are_far_from_the_golden_when_one_key_of_the_config_is_wrong) {
       {"gemma3-odd", "/rope_local_base_freq", 60},
       {"gemma3-g128", "/rope_parameters/full_attention/factor", 4},
       {"gemma3-g128", "/final_logit_softcapping", 4},
+      {"lfm2-odd", "/rope_theta", 900},
+      {"lfm2-odd", "/norm_eps", 0.1},
+      {"qwen3_5-odd", "/rope_parameters/rope_theta", 9000},
+      {"qwen3_5-odd", "/rms_norm_eps", 0.1},
+      {"qwen3_5-odd", "/onw_tiled_value_heads", true},
   };
   for (const auto& [name, key, value] : wrong) {
     const Golden golden = load(goldens() / (std::string(name) + ".safetensors"));

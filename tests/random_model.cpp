@@ -24,6 +24,8 @@ std::vector<float> draw(const WeightDecl& decl, int64_t outputs, int64_t inputs,
   const float spread = decl.role == WeightRole::vector ? 0.2f : 1.5f / std::sqrt(static_cast<float>(inputs));
   std::vector<float> values(static_cast<size_t>(outputs * inputs));
   for (float& v : values) v = normal(random) * spread + (norm ? 1.0f : 0.0f);
+  if (decl.name.ends_with(".decay"))  // minus a rate
+    for (float& v : values) v = -std::exp(5 * v);
   return values;
 }
 
@@ -61,7 +63,9 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
                                                            {"qwen3", "Qwen3ForCausalLM"},
                                                            {"granite", "GraniteForCausalLM"},
                                                            {"granitemoehybrid", "GraniteMoeHybridForCausalLM"},
-                                                           {"gemma3", "Gemma3ForCausalLM"}};
+                                                           {"gemma3", "Gemma3ForCausalLM"},
+                                                           {"lfm2", "Lfm2ForCausalLM"},
+                                                           {"qwen3_5", "Qwen3_5ForCausalLM"}};
   const int64_t heads = hidden == 512 ? 8 : hidden == 320 ? 5 : 4, kv = hidden == 320 ? 1 : 2;
   const int64_t intermediate = hidden == 512 ? 640 : hidden == 320 ? 448 : 80;
   nlohmann::json c = {{"architectures", {classes.at(family)}},
@@ -90,6 +94,20 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
               {"query_pre_attn_scalar", 13},
               {"final_logit_softcapping", 3.0},
               {"tie_word_embeddings", true}});
+  if (family == "lfm2")
+    c.update({{"layer_types", {"conv", "full_attention"}},
+              {"block_auto_adjust_ff_dim", false},
+              {"conv_bias", hidden == 320}});
+  if (family == "qwen3_5") {
+    const bool odd = hidden == 48;
+    c.update({{"layer_types", {"linear_attention", "full_attention"}},
+              {"partial_rotary_factor", 0.5},
+              {"linear_num_key_heads", odd ? 2 : hidden / 64},
+              {"linear_num_value_heads", odd ? 6 : hidden / 32},
+              {"linear_key_head_dim", odd ? 8 : 16},
+              {"linear_value_head_dim", odd ? 12 : 32},
+              {"linear_conv_kernel_dim", 4}});
+  }
   return c;
 }
 

@@ -1,5 +1,5 @@
-// A second turn of a model with windows, with real arithmetic: what was computed at a branch point is not computed
-// again, though the state cannot be cut back, and the answer is that of a fresh start.
+// A second turn of models whose state cannot be cut back (windows, short convolutions, the gated delta rule), with real
+// arithmetic: what was computed at a branch point is not computed again, and the answer is that of a fresh start.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -13,11 +13,11 @@
 namespace onw::testing {
 namespace {
 
-// As gemma3's layers are: most see a window, some everything.
-class SecondTurn : public ::testing::Test {
+// The parameter is a family. Of gemma3's layers most see a window, some everything.
+class SecondTurn : public ::testing::TestWithParam<const char*> {
  protected:
   SecondTurn()
-      : model_(random_model(tiny_config("gemma3", 320), [](const WeightDecl&) { return WeightFormat::q4g128; })),
+      : model_(random_model(tiny_config(GetParam(), 320), [](const WeightDecl&) { return WeightFormat::q4g128; })),
         tiled_(*cpu::tiled_in_memory(model_.program, model_.weights)) {}
 
   std::unique_ptr<Engine> engine() const {
@@ -49,7 +49,7 @@ class SecondTurn : public ::testing::Test {
 
 // The template takes the thoughts out of the first answer, so that the second prompt parts from the first's state where
 // the generation prompt began: in the page of 256 tokens that the windows have left behind by then.
-TEST_F(SecondTurn, goes_back_to_where_the_generation_prompt_began_and_computes_the_rest) {
+TEST_P(SecondTurn, goes_back_to_where_the_generation_prompt_began_and_computes_the_rest) {
   const auto question = tokens(240, 1);
   auto first = question;
   first.insert(first.end(), {1, 2, 3});  // the generation prompt
@@ -74,7 +74,7 @@ TEST_F(SecondTurn, goes_back_to_where_the_generation_prompt_began_and_computes_t
   EXPECT_EQ(again.tokens, fresh);
 }
 
-TEST_F(SecondTurn, without_branch_points_starts_anew) {
+TEST_P(SecondTurn, without_branch_points_starts_anew) {
   const auto question = tokens(240, 1);
   auto second = question;
   for (const int32_t token : tokens(40, 2)) second.push_back(token);
@@ -86,7 +86,7 @@ TEST_F(SecondTurn, without_branch_points_starts_anew) {
   EXPECT_LT(answer(*without, request(second, {})).usage.reused_tokens, 240);
 }
 
-TEST_F(SecondTurn, goes_on_where_the_answer_ended_when_the_prompt_repeats_it) {
+TEST_P(SecondTurn, goes_on_where_the_answer_ended_when_the_prompt_repeats_it) {
   const auto with = engine();
   auto prompt = tokens(240, 1);
   const Answer first = answer(*with, request(prompt, {230}));
@@ -96,6 +96,8 @@ TEST_F(SecondTurn, goes_on_where_the_answer_ended_when_the_prompt_repeats_it) {
   EXPECT_EQ(second.usage.reused_tokens, 240 + 12 - 1);
   EXPECT_EQ(second.tokens, answer(*engine(), request(prompt, {})).tokens);
 }
+
+INSTANTIATE_TEST_SUITE_P(StatesThatCannotGoBack, SecondTurn, ::testing::Values("gemma3", "lfm2", "qwen3_5"));
 
 }  // namespace
 }  // namespace onw::testing

@@ -23,6 +23,20 @@ struct Names {
 constexpr Names kGemma[] = {{"post_attention_layernorm", "post_attention_norm"},
                             {"pre_feedforward_layernorm", "ffn_norm"},
                             {"post_feedforward_layernorm", "post_ffw_norm"}};
+constexpr Names kLfm2[] = {{"operator_norm", "attn_norm"},           {"ffn_norm", "ffn_norm"},
+                           {"self_attn.q_layernorm", "attn_q_norm"}, {"self_attn.k_layernorm", "attn_k_norm"},
+                           {"self_attn.out_proj", "attn_output"},    {"conv.in_proj", "shortconv.in_proj"},
+                           {"conv.conv", "shortconv.conv"},          {"conv.out_proj", "shortconv.out_proj"},
+                           {"feed_forward.w1", "ffn_gate"},          {"feed_forward.w3", "ffn_up"},
+                           {"feed_forward.w2", "ffn_down"}};
+constexpr Names kQwen35[] = {{"post_attention_layernorm", "post_attention_norm"},
+                             {"linear_attn.in_proj_qkv", "attn_qkv"},
+                             {"linear_attn.in_proj_z", "attn_gate"},
+                             {"linear_attn.in_proj_b", "ssm_beta"},
+                             {"linear_attn.in_proj_a", "ssm_alpha"},
+                             {"linear_attn.conv1d", "ssm_conv1d"},
+                             {"linear_attn.norm", "ssm_norm"},
+                             {"linear_attn.out_proj", "ssm_out"}};
 constexpr Names kDecoder[] = {{"input_layernorm", "attn_norm"},    {"post_attention_layernorm", "ffn_norm"},
                               {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
                               {"self_attn.v_proj", "attn_v"},      {"self_attn.o_proj", "attn_output"},
@@ -31,9 +45,10 @@ constexpr Names kDecoder[] = {{"input_layernorm", "attn_norm"},    {"post_attent
                               {"mlp.down_proj", "ffn_down"}};
 
 // "model.layers.1.mlp.up_proj.weight" -> "blk.1.ffn_up.weight"; empty where there is no such tensor.
-std::string gguf_name(const std::string& name, bool gemma) {
+std::string gguf_name(const std::string& name, std::span<const Names> own_names) {
   constexpr Names kWhole[] = {{"model.embed_tokens.weight", "token_embd.weight"},
                               {"model.norm.weight", "output_norm.weight"},
+                              {"model.embedding_norm.weight", "token_embd_norm.weight"},
                               {"lm_head.weight", "output.weight"}};
   for (const Names& n : kWhole)
     if (name == n.hugging_face) return n.gguf;
@@ -47,7 +62,9 @@ std::string gguf_name(const std::string& name, bool gemma) {
       if (step == n.hugging_face) return fmt::format("blk.{}.{}{}", layer, n.gguf, name.substr(end));
     return {};
   };
-  const std::string own = gemma ? in(kGemma) : "";
+  if (name.ends_with("linear_attn.A_log")) return fmt::format("blk.{}.ssm_a", layer);
+  if (name.ends_with("linear_attn.dt_bias")) return fmt::format("blk.{}.ssm_dt.bias", layer);
+  const std::string own = in(own_names);
   return own.empty() ? in(kDecoder) : own;
 }
 
@@ -59,6 +76,29 @@ std::vector<float> paired(const std::vector<float>& values, int64_t heads, int64
     const int64_t i = r % d, to = r - i + (i < d / 2 ? 2 * i : 2 * (i - d / 2) + 1);
     std::copy_n(values.begin() + r * columns, columns, out.begin() + to * columns);
   }
+  return out;
+}
+
+// Value heads from blocks by key head to every key_heads-th, in rows from `first_row` on or, of an output projection,
+// in columns; `size` rows or columns a head.
+struct Heads {
+  int64_t key_heads = 0, value_heads = 0;
+  int64_t tiled(int64_t i, int64_t size) const {
+    const int64_t head = i / size, shared = value_heads / key_heads;
+    return (head % shared * key_heads + head / shared) * size + i % size;
+  }
+};
+std::vector<float> tiled(const std::vector<float>& values, const Heads& heads, int64_t rows, int64_t first_row,
+                         bool columns) {
+  const int64_t width = static_cast<int64_t>(values.size()) / rows;
+  const int64_t size = (columns ? width : rows - first_row) / heads.value_heads;
+  std::vector<float> out = values;
+  for (int64_t r = columns ? 0 : first_row; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      const int64_t to =
+          columns ? r * width + heads.tiled(c, size) : (first_row + heads.tiled(r - first_row, size)) * width + c;
+      out[static_cast<size_t>(to)] = values[static_cast<size_t>(r * width + c)];
+    }
   return out;
 }
 
@@ -88,6 +128,7 @@ class Writer {
  public:
   Writer(const Golden& golden, const TinyGguf& how) : golden_(golden), how_(how), c_(json::parse(golden.config)) {
     arch_ = golden.family.substr(0, golden.family.find('-'));
+    if (arch_ == "qwen3_5") arch_ = "qwen35";
     heads_ = c_["num_attention_heads"];
     kv_heads_ = c_["num_key_value_heads"];
     head_dim_ = c_.value("head_dim", c_["hidden_size"].get<int64_t>() / heads_);
@@ -126,10 +167,14 @@ class Writer {
     number("block_count", c_["num_hidden_layers"]);
     number("context_length", c_["max_position_embeddings"]);
     number("embedding_length", c_["hidden_size"]);
-    number("feed_forward_length", c_["intermediate_size"]);
+    number("feed_forward_length", mlp_width());
     number("attention.head_count", heads_);
-    number("attention.head_count_kv", kv_heads_);
-    number("attention.layer_norm_rms_epsilon", c_["rms_norm_eps"].get<double>());
+    if (arch_ == "lfm2")
+      add_lfm2_keys();
+    else
+      number("attention.head_count_kv", kv_heads_);
+    number("attention.layer_norm_rms_epsilon", c_[arch_ == "lfm2" ? "norm_eps" : "rms_norm_eps"].get<double>());
+    if (arch_ == "qwen35") add_qwen35_keys();
     number("rope.freq_base", theta_);
     if (c_.contains("head_dim")) number("attention.key_length", head_dim_);
     if (arch_ == "gemma3") number("attention.sliding_window", c_["sliding_window"]);
@@ -146,11 +191,48 @@ class Writer {
     }
   }
 
+  int64_t mlp_width() const {
+    for (const TinyTensor& t : golden_.tensors)
+      if (t.name.ends_with("layers.0.feed_forward.w1.weight")) return t.shape[0];
+    return c_["intermediate_size"];
+  }
+
+  void add_lfm2_keys() {
+    std::vector<uint32_t> heads;
+    for (const json& kind : c_["layer_types"]) heads.push_back(kind == "conv" ? 0 : static_cast<uint32_t>(kv_heads_));
+    ++keys_count_;
+    keys_.key_numbers("lfm2.attention.head_count_kv", 4, heads);
+    number("shortconv.l_cache", c_["conv_L_cache"]);
+  }
+
+  void add_qwen35_keys() {
+    heads_of_delta_ = {c_["linear_num_key_heads"], c_["linear_num_value_heads"]};
+    number("ssm.conv_kernel", c_["linear_conv_kernel_dim"]);
+    number("ssm.state_size", c_["linear_key_head_dim"]);
+    number("ssm.group_count", heads_of_delta_.key_heads);
+    number("ssm.time_step_rank", heads_of_delta_.value_heads);
+    number("ssm.inner_size", heads_of_delta_.value_heads * c_["linear_value_head_dim"].get<int64_t>());
+    number("rope.dimension_count",
+           static_cast<int64_t>(static_cast<double>(head_dim_) * rope_.value("partial_rotary_factor", 0.25)));
+    int64_t interval = 1;
+    while (c_["layer_types"][static_cast<size_t>(interval - 1)] != "full_attention") ++interval;
+    number("full_attention_interval", interval);
+  }
+
+  std::span<const Names> own_names() const {
+    if (arch_ == "gemma3") return kGemma;
+    if (arch_ == "lfm2") return kLfm2;
+    if (arch_ == "qwen35") return kQwen35;
+    return {};
+  }
+
   Result<void> add_tensors() {
     for (const TinyTensor& t : golden_.tensors) {
-      const std::string name = gguf_name(t.name, arch_ == "gemma3");
+      const std::string name = gguf_name(t.name, own_names());
       if (name.empty()) return error(Code::unsupported, "{}: no GGUF name for '{}'", golden_.name, t.name);
-      tensors_.push_back({name, {t.shape.rbegin(), t.shape.rend()}, values_of(t)});
+      std::vector<uint64_t> dimensions(t.shape.rbegin(), t.shape.rend());
+      if (dimensions.size() == 3) std::erase(dimensions, 1);  // of convolutions
+      tensors_.push_back({name, std::move(dimensions), values_of(t)});
     }
     if (rope_.value("rope_type", "default") == "llama3") {
       auto factors = llama3_factors(rope_, theta_, head_dim_);
@@ -163,10 +245,26 @@ class Writer {
     std::vector<float> values = draw_tensor(golden_.seed, t);
     if (arch_ == "gemma3" && t.name.ends_with("norm.weight"))
       for (float& x : values) x += 1;
+    if (arch_ == "qwen35") return qwen35_values(t, std::move(values));
     const bool pairs = (arch_ == "llama" || arch_ == "granite") && how_.pair_rows;
     if (pairs && t.name.find("q_proj") != t.name.npos) return paired(values, heads_, t.shape[0]);
     if (pairs && t.name.find("k_proj") != t.name.npos) return paired(values, kv_heads_, t.shape[0]);
     return values;
+  }
+
+  // Norms plus one, -e^A, value heads tiled.
+  std::vector<float> qwen35_values(const TinyTensor& t, std::vector<float> values) const {
+    const auto is = [&t](std::string_view part) { return t.name.find(part) != t.name.npos; };
+    if (!is("linear_attn")) {
+      if (t.name.ends_with("norm.weight"))
+        for (float& x : values) x += 1;
+      return values;
+    }
+    if (is("A_log"))
+      for (float& x : values) x = -std::exp(x);
+    if (is("linear_attn.norm") || !how_.tile_heads) return values;
+    const int64_t keys = 2 * heads_of_delta_.key_heads * c_["linear_key_head_dim"].get<int64_t>();
+    return tiled(values, heads_of_delta_, t.shape[0], is("in_proj_qkv") || is("conv1d") ? keys : 0, is("out_proj"));
   }
 
   const Golden& golden_;
@@ -174,6 +272,7 @@ class Writer {
   json c_, rope_;
   std::string arch_;
   int64_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0;
+  Heads heads_of_delta_;
   double theta_ = 0;
   GgufBytes keys_;
   uint64_t keys_count_ = 0;

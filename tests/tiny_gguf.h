@@ -1,5 +1,5 @@
 // Tiny models as GGUF files, as llama.cpp's converter writes them from a Hugging Face folder: its names, its keys, rows
-// of q and k in pairs where it pairs them, Gemma's norms plus one.
+// of q and k in pairs where it pairs them, norms plus one, value heads tiled.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,12 @@
 namespace onw::testing {
 
 struct TinyGguf {
-  bool pair_rows = true;  // false: a file that forgot to, for llama and granite
+  bool pair_rows = true;   // false: a file that forgot to, for llama and granite
+  bool tile_heads = true;  // the same for value heads of qwen3_5
 };
 
-// llama, qwen2, qwen3, granite and gemma3. Gemma's local theta, pattern and query scalar are in no such file: the
-// golden's config must have the published ones. Errors: io, unsupported for another family.
+// llama, qwen2, qwen3, granite, gemma3, lfm2 and qwen3_5. Gemma's local theta, pattern and query scalar are in no such
+// file: the golden's config must have the published ones. Errors: io, unsupported for another family.
 Result<void> write_tiny_gguf(const Golden& golden, const std::filesystem::path& path, const TinyGguf& how = {});
 
 }  // namespace onw::testing

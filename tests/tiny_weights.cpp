@@ -3,6 +3,8 @@
 #include <map>
 #include <string>
 
+#include "convert/read_rows.h"
+
 namespace onw::testing {
 namespace {
 
@@ -19,6 +21,12 @@ const TinyTensor* published(const Golden& golden, const WeightSource& source) {
   return nullptr;
 }
 
+int64_t published_row(const WeightDecl& weight, int64_t row) {
+  const WeightSource& from = weight.hugging_face;
+  if (from.fold != Fold::head_half) return from.begin + row;
+  return from.begin + row / weight.head_dim * 2 * weight.head_dim + row % weight.head_dim;
+}
+
 }  // namespace
 
 Result<WeightSet> tiny_weights(const Golden& golden, const Program& program, const TinyChange& change) {
@@ -30,8 +38,13 @@ Result<WeightSet> tiny_weights(const Golden& golden, const Program& program, con
     CHECK(weight.hugging_face.fold != Fold::rope_unpair);  // of GGUF files
     const int64_t row = weight.shape.size() == 2 ? weight.shape[1] : 1;
     const std::vector<float> whole = tiny_tensor(golden, *tensor, change);
-    const auto begin = whole.begin() + weight.hugging_face.begin * row;
-    std::vector<float> values(begin, begin + weight.shape[0] * row);
+    std::vector<float> values;
+    for (int64_t r = 0; r < weight.shape[0]; ++r) {
+      const auto begin = whole.begin() + published_row(weight, r) * row;
+      values.insert(values.end(), begin, begin + row);
+    }
+    if (weight.hugging_face.fold == Fold::minus_exp)
+      for (float& x : values) x = minus_exp(x);
     if (weight.hugging_face.fold == Fold::add_one)
       for (float& x : values) x += 1;
     weights->emplace(weight.name, Drawn{weight, std::move(values)});

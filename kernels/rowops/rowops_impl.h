@@ -54,6 +54,8 @@ inline void with_activation(scalar::Activation activation, Use use) {
       return use([](F x) { return forms::sigmoid<V>(x); });
     case scalar::Activation::relu:
       return use([](F x) { return forms::relu<V>(x); });
+    case scalar::Activation::softplus:
+      return use([](F x) { return forms::softplus<V>(x); });
     case scalar::Activation::swiglu_clamped:
       return;
   }

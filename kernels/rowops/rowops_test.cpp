@@ -168,7 +168,7 @@ TEST_P(RowOpsTest, rope_equals_the_scalar_one_and_leaves_the_rest_of_the_head) {
 TEST_P(RowOpsTest, activations_equal_the_scalar_ones) {
   using scalar::Activation;
   for (const auto activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::sigmoid,
-                                Activation::relu, Activation::swiglu_clamped})
+                                Activation::relu, Activation::softplus, Activation::swiglu_clamped})
     for_all([&](const auto& a, const auto& b, const std::string& what) {
       const std::string label = std::string(scalar::name(activation)) + ", " + what;
       const scalar::Gate kind{activation, 7, 1.702f};

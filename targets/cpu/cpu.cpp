@@ -63,16 +63,18 @@ class Cpu final : public Executable {
         thread_table_(options.threads, options.fast_threads, options.thread_choices),
         row_ops_(&row_ops(options.isa)),
         attention_(&attention_ops(options.isa)),
+        delta_(&delta_ops(options.isa)),
         huge_weights_(parts_for_huge_pages(fused, weights_, kHugePiece)) {
     const int64_t context =
         options.max_context > 0 ? std::min(options.max_context, fused.max_context) : fused.max_context;
     const bool windows = std::ranges::any_of(fused.states, [](const StateDecl& s) { return s.window > 0; });
+    const bool recurrent = std::ranges::any_of(fused.states, is_recurrent);
     info_ = {.vocabulary = fused.vocabulary,
              .hidden = fused.hidden,
              .max_context = context,
              .max_step_rows = options.max_step_rows,
-             .max_partial_rows = options.max_step_rows,
-             .truncates_freely = !windows,
+             .max_partial_rows = recurrent ? std::min(kDeltaChunk, options.max_step_rows) : options.max_step_rows,
+             .truncates_freely = !windows && !recurrent,
              .kv = options.kv,
              .hardware =
                  fmt::format("{}, {} thread{}", name(options.isa), options.threads, options.threads == 1 ? "" : "s")};
@@ -104,8 +106,9 @@ class Cpu final : public Executable {
         n.weights_bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
     }
     for (const StateDecl& s : form_->program.states)
-      n.state_bytes +=
-          page_bytes(s, options_.kv) * pages_needed(s, tokens, kWindowSlack + info_.max_step_rows) * sequences;
+      n.state_bytes += is_recurrent(s) ? recurrent_bytes(s) * sequences
+                                       : page_bytes(s, options_.kv) *
+                                             pages_needed(s, tokens, kWindowSlack + info_.max_step_rows) * sequences;
     n.work_bytes = plans_.body.arena_bytes() + plans_.head.arena_bytes() + info_.vocabulary * 4;
     return n;
   }
@@ -117,6 +120,10 @@ class Cpu final : public Executable {
                head = static_cast<double>(plans_.head.weight_bytes());
     double kv = 0;
     for (const StateDecl& d : form_->program.states) {
+      if (is_recurrent(d)) {
+        kv += static_cast<double>(recurrent_form(d).edge_floats) * sizeof(float);
+        continue;
+      }
       const double seen = d.window > 0 ? std::min<double>(static_cast<double>(d.window), static_cast<double>(s.depth))
                                        : static_cast<double>(s.depth);
       kv += seen * static_cast<double>(page_bytes(d, options_.kv)) / kPagePositions;
@@ -142,6 +149,7 @@ class Cpu final : public Executable {
                  .isa = options_.isa,
                  .row_ops = row_ops_,
                  .attention = attention_,
+                 .delta = delta_,
                  .observer = observer_};
     write_inputs(step, c);
     if (!plans_.body.run(c, cancel)) return error(Code::cancelled, "cancelled");
@@ -181,6 +189,7 @@ class Cpu final : public Executable {
       CpuSequence& s = sequence_of(step, span);
       RETURN_IF_ERROR(s.prepare(span.rows));
       span.states = &s.states();
+      span.recurrent = &s.recurrent();
     }
     return {};
   }
@@ -259,6 +268,7 @@ class Cpu final : public Executable {
   ThreadTable thread_table_;
   const RowOps* row_ops_;
   const AttentionOps* attention_;
+  const DeltaOps* delta_;
   ExecutableInfo info_;
   std::shared_ptr<const SequenceForm> form_;
   std::vector<std::vector<float>> inv_freq_;
@@ -279,8 +289,7 @@ Program cpu_program(const Program& program, const WeightSet& weights, KvFormat k
 Result<std::unique_ptr<Executable>> make_cpu(const Program& program, WeightSet weights, const CpuOptions& options) {
   RETURN_IF_ERROR(verify(program));
   for (const StateDecl& s : program.states)
-    if (s.kind != StateKind::kv)
-      return error(Code::unsupported, "the CPU target has no state of the kind of '{}' yet", s.name);
+    if (is_recurrent(s)) RETURN_IF_ERROR(check_recurrent(s));
   Program fused = cpu_program(program, weights, options.kv);
   const int64_t context =
       options.max_context > 0 ? std::min(options.max_context, program.max_context) : program.max_context;

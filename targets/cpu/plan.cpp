@@ -6,6 +6,7 @@
 
 #include "graph/ops.h"
 #include "quant/unpack.h"
+#include "targets/cpu/recurrent_steps.h"
 #include "targets/cpu/steps.h"
 #include "targets/cpu/tiled_weights.h"
 #include "targets/op_observer.h"
@@ -173,7 +174,7 @@ class PlanCompiler {
   Result<StepPtr> kv_write(const Node& n) {
     const int state = program_.state(n.attributes.text("state"));
     const StateDecl& s = program_.states[static_cast<size_t>(state)];
-    return make_kv_write(n.label, {in(n, 0), in(n, 1), state, s.heads, s.head_dim});
+    return make_kv_write(n.label, {in(n, 0), in(n, 1), program_.place(state), s.heads, s.head_dim});
   }
 
   Result<StepPtr> attention(const Node& n, Value v) {
@@ -190,10 +191,45 @@ class PlanCompiler {
                              .head_dim = static_cast<int>(s.head_dim),
                              .scale = static_cast<float>(n.attributes.number("scale")),
                              .soft_cap = static_cast<float>(n.attributes.number("soft_cap"))};
-    const AttentionStep step{in(n, 0), slot(v), state, n.type.shape[1], s.heads, n.attributes.integer("window"),
-                             form,     *sinks};
+    const AttentionStep step{.q = in(n, 0),
+                             .y = slot(v),
+                             .state = program_.place(state),
+                             .heads = n.type.shape[1],
+                             .kv_heads = s.heads,
+                             .window = n.attributes.integer("window"),
+                             .form = form,
+                             .sinks = *sinks};
     return make_attention(n.label, step, options_, attention_work_);
   }
+
+  Result<StepPtr> conv_update(const Node& n, Value v) {
+    const auto w = weights_.find(f().node(n.inputs[1]).label);
+    RETURN_IF_ERROR(w);
+    const auto bias = vector(n, 2);
+    RETURN_IF_ERROR(bias);
+    ConvStep s{.x = in(n, 0), .y = slot(v), .state = state_of(n), .kernel = w->inputs, .bias = *bias};
+    std::vector<float> taps(static_cast<size_t>(w->inputs));
+    s.weight.resize(static_cast<size_t>(w->inputs * w->outputs));
+    for (int64_t c = 0; c < w->outputs; ++c) {
+      dequantise_row(*w, c, taps);
+      for (int64_t j = 0; j < w->inputs; ++j)
+        s.weight[static_cast<size_t>(j * w->outputs + c)] = taps[static_cast<size_t>(j)];
+    }
+    return make_conv_update(n.label, std::move(s));
+  }
+
+  StepPtr gated_delta(const Node& n, Value v) const {
+    return make_gated_delta(n.label, {.q = in(n, 0),
+                                      .k = in(n, 1),
+                                      .v = in(n, 2),
+                                      .g = in(n, 3),
+                                      .beta = in(n, 4),
+                                      .y = slot(v),
+                                      .state = state_of(n),
+                                      .tiled = n.attributes.text("heads") == "tiled"});
+  }
+
+  int state_of(const Node& n) const { return program_.place(program_.state(n.attributes.text("state"))); }
 
   Result<StepPtr> compile(const Node& n, Value v) {
     switch (n.op) {
@@ -227,6 +263,10 @@ class PlanCompiler {
         return kv_write(n);
       case Op::attention:
         return attention(n, v);
+      case Op::conv_update:
+        return conv_update(n, v);
+      case Op::gated_delta:
+        return gated_delta(n, v);
       default:
         return error(Code::unsupported, "the CPU target has no '{}' yet", name(n.op));
     }

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "graph/program.h"
 #include "kernels/attention/attention.h"
+#include "kernels/delta/delta.h"
 #include "kernels/isa.h"
 #include "kernels/rowops/rowops.h"
 #include "passes/memory_plan.h"
@@ -18,12 +19,15 @@
 
 namespace onw::cpu {
 
+class RecurrentPages;
+
 // Rows of one sequence in a step: adjacent, ascending.
 struct Span {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t first_position = 0;
-  std::vector<KvPages>* states = nullptr;
+  std::vector<KvPages>* states = nullptr;            // of K and V
+  std::vector<RecurrentPages>* recurrent = nullptr;  // the others
 };
 
 // What every step of a plan is given.
@@ -35,6 +39,7 @@ struct RunContext {
   Isa isa = Isa::generic;
   const RowOps* row_ops = nullptr;
   const AttentionOps* attention = nullptr;
+  const DeltaOps* delta = nullptr;
   OpObserver* observer = nullptr;
 };
 

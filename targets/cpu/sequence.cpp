@@ -17,7 +17,12 @@ std::vector<KvPages> share(const std::vector<KvPages>& states) {
 
 class CpuCheckpoint final : public Checkpoint {
  public:
-  CpuCheckpoint(const std::vector<KvPages>& from, int64_t length) : states(share(from)), length_(length) {
+  CpuCheckpoint(const std::vector<KvPages>& from, const std::vector<RecurrentPages>& others, int64_t length)
+      : states(share(from)), length_(length) {
+    for (const RecurrentPages& r : others) {
+      recurrent.push_back(r.snapshot());
+      bytes_ += recurrent.back().bytes_held();
+    }
     for (const KvPages& s :
          states) {  // a window's pages go when it moves on; of the rest only a page that is not full is copied
       if (s.state().window > 0)
@@ -29,6 +34,7 @@ class CpuCheckpoint final : public Checkpoint {
   int64_t length() const override { return length_; }
   int64_t bytes() const override { return bytes_; }
   const std::vector<KvPages> states;
+  std::vector<RecurrentPages> recurrent;
 
  private:
   int64_t length_ = 0, bytes_ = 0;
@@ -59,23 +65,31 @@ float element(KvFormat format, std::span<const std::byte> from, size_t i, float 
 }  // namespace
 
 CpuSequence::CpuSequence(std::shared_ptr<const SequenceForm> form) : form_(std::move(form)) {
-  for (const StateDecl& s : form_->program.states) states_.emplace_back(s, form_->kv, form_->pages);
+  for (const StateDecl& s : form_->program.states) {
+    if (is_recurrent(s))
+      recurrent_.emplace_back(s, form_->pages);
+    else
+      states_.emplace_back(s, form_->kv, form_->pages);
+  }
 }
 
 Result<void> CpuSequence::reserve(int64_t tokens) {
   if (tokens > form_->max_context)
     return error(Code::context_overflow, "{} tokens do not fit the context of {}", tokens, form_->max_context);
   for (KvPages& s : states_) RETURN_IF_ERROR(s.reserve(tokens));
+  for (RecurrentPages& r : recurrent_) RETURN_IF_ERROR(r.reserve());
   return {};
 }
 
 Result<void> CpuSequence::prepare(int64_t rows) {
   settle();
   for (KvPages& s : states_) RETURN_IF_ERROR(s.prepare(length_, length_ + rows));
+  for (RecurrentPages& r : recurrent_) RETURN_IF_ERROR(r.prepare(length_, rows));
   return {};
 }
 
 void CpuSequence::extend(int64_t rows) {
+  for (RecurrentPages& r : recurrent_) r.extend(length_, rows);
   length_ += rows;
   last_step_rows_ = rows;
 }
@@ -88,32 +102,45 @@ void CpuSequence::settle() {
 
 void CpuSequence::commit(int rows_kept) {
   CHECK(rows_kept >= 0 && rows_kept <= last_step_rows_);
-  length_ += rows_kept - last_step_rows_;
+  const int64_t n = length_ - last_step_rows_ + rows_kept;
+  for (RecurrentPages& r : recurrent_) {
+    CHECK(r.restorable(n, length_) == n);  // a step that may be kept in part has few enough rows (max_partial_rows)
+    r.go_back(n, length_);
+  }
+  length_ = n;
   settle();
 }
 
-bool CpuSequence::restorable(int64_t n) const {
-  return std::ranges::all_of(
+int64_t CpuSequence::restorable(int64_t n) const {
+  for (const RecurrentPages& r : recurrent_) n = r.restorable(n, length_);  // all are in the same chunks
+  const bool windows = std::ranges::all_of(
       states_, [&](const KvPages& s) { return s.first_kept() <= first_canonical_position(s.state(), n); });
+  return windows ? n : 0;
+}
+
+void CpuSequence::go_back(int64_t n) {
+  for (RecurrentPages& r : recurrent_) r.go_back(n, length_);
+  for (KvPages& s : states_) s.drop_from(n);
+  length_ = n;
+  last_step_rows_ = 0;
 }
 
 int64_t CpuSequence::truncate(int64_t n) {
   CHECK(n >= 0);
-  n = std::min(n, length_);
-  if (!restorable(n)) n = 0;
-  length_ = n;
-  last_step_rows_ = 0;
-  for (KvPages& s : states_) s.drop_from(n);
-  return n;
+  go_back(restorable(std::min(n, length_)));
+  return length_;
 }
 
-Result<CheckpointPtr> CpuSequence::checkpoint() { return std::make_shared<CpuCheckpoint>(states_, length_); }
+Result<CheckpointPtr> CpuSequence::checkpoint() {
+  return std::make_shared<CpuCheckpoint>(states_, recurrent_, length_);
+}
 
 Result<void> CpuSequence::restore(const Checkpoint& checkpoint) {
   const auto* mine = dynamic_cast<const CpuCheckpoint*>(&checkpoint);
-  if (mine == nullptr || mine->states.size() != states_.size())
+  if (mine == nullptr || mine->states.size() != states_.size() || mine->recurrent.size() != recurrent_.size())
     return error(Code::invalid_argument, "the checkpoint belongs to another target");
   states_ = share(mine->states);
+  recurrent_ = mine->recurrent;
   length_ = mine->length();
   last_step_rows_ = 0;
   for (KvPages& s : states_) s.drop_from(length_);
@@ -123,18 +150,21 @@ Result<void> CpuSequence::restore(const Checkpoint& checkpoint) {
 Result<std::unique_ptr<Sequence>> CpuSequence::fork(int64_t n) {
   if (n < 0 || n > length_)
     return error(Code::invalid_argument, "cannot fork at {}: the sequence has {} tokens", n, length_);
-  if (!restorable(n))
+  if (restorable(n) != n)
     return error(Code::invalid_argument,
-                 "cannot fork at {}: a window has moved on; the lengths from {} on can be restored", n,
-                 std::max<int64_t>(0, length_ - kWindowSlack));
+                 "cannot fork at {}: a window or a recurrent state has moved on; the next length below that can be "
+                 "restored is {}",
+                 n, restorable(n));
   auto copy = std::make_unique<CpuSequence>(form_);
   copy->states_ = share(states_);
-  copy->length_ = n;
-  for (KvPages& s : copy->states_) s.drop_from(n);
+  copy->recurrent_ = recurrent_;
+  copy->length_ = length_;
+  copy->go_back(n);
   return copy;
 }
 
 Result<void> CpuSequence::export_to(StateSink& sink) const {
+  for (const RecurrentPages& r : recurrent_) RETURN_IF_ERROR(r.export_to(length_, sink));
   for (const KvPages& s : states_) {
     const KvLayout& layout = s.layout();
     const int64_t first = first_canonical_position(s.state(), length_), row = layout.head_dim * layout.element_bytes();
@@ -215,7 +245,12 @@ Result<void> CpuSequence::import_from(StateSource& source) {
     return error(Code::context_overflow, "the saved state has {} tokens, the context {}", source.length(),
                  form_->max_context);
   std::vector<KvPages> fresh;
+  std::vector<RecurrentPages> recurrent;
   for (const StateDecl& decl : form_->program.states) {
+    if (is_recurrent(decl)) {
+      RETURN_IF_ERROR(recurrent.emplace_back(decl, form_->pages).import_from(source));
+      continue;
+    }
     KvPages& s = fresh.emplace_back(decl, form_->kv, form_->pages);
     const int64_t first = first_canonical_position(decl, source.length());
     s.begin_at(first);
@@ -223,6 +258,7 @@ Result<void> CpuSequence::import_from(StateSource& source) {
     for (int64_t h = 0; h < decl.heads; ++h) RETURN_IF_ERROR(import_head(s, h, first, source));
   }
   states_ = std::move(fresh);
+  recurrent_ = std::move(recurrent);
   length_ = source.length();
   last_step_rows_ = 0;
   return {};

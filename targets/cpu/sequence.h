@@ -1,10 +1,11 @@
-// One conversation on the CPU: pages of K and V for every state.
+// One conversation on the CPU: pages of K and V, convolution and delta states.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "targets/cpu/kv_pages.h"
+#include "targets/cpu/recurrent_pages.h"
 #include "targets/executable.h"
 
 namespace onw::cpu {
@@ -38,13 +39,17 @@ class CpuSequence final : public Sequence {
   Result<void> prepare(int64_t rows);
   void extend(int64_t rows);
   std::vector<KvPages>& states() { return states_; }
+  std::vector<RecurrentPages>& recurrent() { return recurrent_; }
 
  private:
-  bool restorable(int64_t n) const;
+  // The longest restorable length of at most n.
+  int64_t restorable(int64_t n) const;
+  void go_back(int64_t n);
   void settle();  // windows move on: what lies behind them goes
 
   std::shared_ptr<const SequenceForm> form_;
   std::vector<KvPages> states_;
+  std::vector<RecurrentPages> recurrent_;
   int64_t length_ = 0;
   int64_t last_step_rows_ = 0;
 };

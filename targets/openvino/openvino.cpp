@@ -19,6 +19,7 @@
 #include "targets/openvino/kv_side.h"
 #include "targets/openvino/memory_model.h"
 #include "targets/openvino/platforms.h"
+#include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
@@ -479,9 +480,7 @@ Result<std::unique_ptr<Executable>> make_openvino(const Program& program, Weight
   RETURN_IF_ERROR(verify(program));
   if (program.function("body") == nullptr || program.function("head") == nullptr)
     return error(Code::invalid_argument, "the program has no function 'body' or 'head'");
-  for (const StateDecl& s : program.states)
-    if (s.kind != StateKind::kv)
-      return error(Code::unsupported, "the OpenVINO target has no state of the kind of '{}' yet", s.name);
+  RETURN_IF_ERROR(openvino::check_supported(program, options.platform));
   CHECK(options.runtime != nullptr && find_platform(options.platform) != nullptr);
   CHECK(std::ranges::is_sorted(options.block_rows));
   return OpenVino::create(program, std::move(weights), options);

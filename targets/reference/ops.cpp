@@ -13,6 +13,7 @@
 #include "quant/unpack.h"
 #include "targets/reference/kv_cache.h"
 #include "targets/reference/primitives.h"
+#include "targets/reference/recurrent_ops.h"
 #include "targets/reference/threads.h"
 
 namespace onw::reference {
@@ -271,6 +272,10 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
       return kv_write(n, in, c);
     case Op::attention:
       return attention(n, in, c);
+    case Op::conv_update:
+      return conv_update(n, in, c);
+    case Op::gated_delta:
+      return gated_delta(n, in, c);
     default:
       return evaluate_primitive(n, in, c);
   }

@@ -14,6 +14,7 @@
 namespace onw::reference {
 
 class KvCache;
+class RecurrentHistory;
 
 // Everything a node may need beside its inputs.
 struct Context {
@@ -26,6 +27,7 @@ struct Context {
   OpObserver* observer = nullptr;
   bool npu = false;  // the NPU's arithmetic (npu.h); functions of primitives only
   std::function<KvCache&(int sequence, int state)> cache;
+  std::function<RecurrentHistory&(int sequence, int state)> recurrent;
 };
 
 // `inputs` are those of the node, in order; a null one is a weight, found by its name in `names`.

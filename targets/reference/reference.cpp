@@ -10,6 +10,7 @@
 #include "targets/reference/body_inputs.h"
 #include "targets/reference/interpreter.h"
 #include "targets/reference/kv_cache.h"
+#include "targets/reference/recurrent_history.h"
 
 namespace onw {
 namespace {
@@ -23,7 +24,11 @@ struct Model {
   ExecutableInfo info;
 };
 
-using Caches = std::vector<KvCache>;
+// What a sequence carries.
+struct Caches {
+  std::vector<KvCache> kv;
+  std::vector<RecurrentHistory> recurrent;
+};
 
 class ReferenceCheckpoint final : public Checkpoint {
  public:
@@ -39,7 +44,13 @@ class ReferenceCheckpoint final : public Checkpoint {
 
 int64_t bytes_per_position(const Caches& caches) {
   int64_t n = 0;
-  for (const KvCache& c : caches) n += c.bytes_per_position();
+  for (const KvCache& c : caches.kv) n += c.bytes_per_position();
+  return n;
+}
+
+int64_t recurrent_bytes(const Caches& caches) {
+  int64_t n = 0;
+  for (const RecurrentHistory& r : caches.recurrent) n += r.bytes();
   return n;
 }
 
@@ -63,17 +74,19 @@ class ReferenceSequence final : public Sequence {
 
   int64_t truncate(int64_t n) override {
     CHECK(n >= 0);
-    cut(std::min(n, length_));
+    n = std::min(n, length_);
+    cut(n >= oldest() ? n : 0);
     return length_;
   }
 
   Result<CheckpointPtr> checkpoint() override {
-    return std::make_shared<ReferenceCheckpoint>(caches_, length_, bytes_per_position(caches_) * length_);
+    return std::make_shared<ReferenceCheckpoint>(caches_, length_,
+                                                 bytes_per_position(caches_) * length_ + recurrent_bytes(caches_));
   }
 
   Result<void> restore(const Checkpoint& checkpoint) override {
     const auto* mine = dynamic_cast<const ReferenceCheckpoint*>(&checkpoint);
-    if (mine == nullptr || mine->caches.size() != caches_.size())
+    if (mine == nullptr || mine->caches.kv.size() != caches_.kv.size())
       return error(Code::invalid_argument, "the checkpoint belongs to another target");
     caches_ = mine->caches;
     cut(mine->length());
@@ -83,13 +96,18 @@ class ReferenceSequence final : public Sequence {
   Result<std::unique_ptr<Sequence>> fork(int64_t n) override {
     if (n < 0 || n > length_)
       return error(Code::invalid_argument, "cannot fork at {}: the sequence has {} tokens", n, length_);
+    if (n > 0 && n < oldest())
+      return error(Code::invalid_argument,
+                   "cannot fork at {}: a recurrent state has moved on; the lengths from {} on can be restored", n,
+                   oldest());
     auto copy = std::make_unique<ReferenceSequence>(model_, caches_, length_);
     copy->cut(n);
     return copy;
   }
 
   Result<void> export_to(StateSink& sink) const override {
-    for (const KvCache& cache : caches_) RETURN_IF_ERROR(export_cache(const_cast<KvCache&>(cache), sink));
+    for (const KvCache& cache : caches_.kv) RETURN_IF_ERROR(export_cache(const_cast<KvCache&>(cache), sink));
+    for (const RecurrentHistory& r : caches_.recurrent) RETURN_IF_ERROR(r.export_to(sink));
     return {};
   }
 
@@ -100,7 +118,8 @@ class ReferenceSequence final : public Sequence {
       return error(Code::context_overflow, "the saved state has {} tokens, the context {}", source.length(),
                    model_->info.max_context);
     Caches fresh = caches_;
-    for (KvCache& cache : fresh) {
+    for (RecurrentHistory& r : fresh.recurrent) RETURN_IF_ERROR(r.import_from(source));
+    for (KvCache& cache : fresh.kv) {
       cache.resize(source.length());
       RETURN_IF_ERROR(import_cache(cache, source));
     }
@@ -111,12 +130,25 @@ class ReferenceSequence final : public Sequence {
   }
 
   const Model* model() const { return model_.get(); }
-  KvCache& cache(size_t i) { return caches_[i]; }
+  KvCache& cache(size_t i) { return caches_.kv[i]; }
+  RecurrentHistory& recurrent(size_t i) { return caches_.recurrent[i]; }
+  // Before a step: what came before is kept whole.
+  void settle() {
+    last_step_rows_ = 0;
+    for (RecurrentHistory& r : caches_.recurrent) r.settle(length_);
+  }
   void extend(int rows) { length_ += rows, last_step_rows_ = rows; }
   void cut(int64_t n) {
     length_ = n;
     last_step_rows_ = 0;
-    for (KvCache& c : caches_) c.truncate(n);
+    for (KvCache& c : caches_.kv) c.truncate(n);
+    for (RecurrentHistory& r : caches_.recurrent) r.truncate(n);
+  }
+  // The least length above 0 that can be restored.
+  int64_t oldest() const {
+    int64_t n = 0;
+    for (const RecurrentHistory& r : caches_.recurrent) n = std::max(n, r.oldest());
+    return n;
   }
 
  private:
@@ -173,7 +205,10 @@ class Reference final : public Executable {
 
   MemoryNeed need(int64_t tokens, int sequences) const override {
     MemoryNeed n;
-    n.state_bytes = bytes_per_position(empty_caches()) * tokens * sequences;
+    const Caches caches = empty_caches();
+    // Beside the state and the one before, a step keeps one an edge that it passes.
+    const int64_t recurrent = recurrent_bytes(caches) * (2 + model_->info.max_step_rows / kDeltaChunk);
+    n.state_bytes = (bytes_per_position(caches) * tokens + recurrent) * sequences;
     n.work_bytes = model_->info.max_step_rows * (model_->info.hidden * 16 + model_->info.vocabulary) * 4;
     return n;
   }
@@ -187,6 +222,7 @@ class Reference final : public Executable {
 
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, model_->info, true));
+    for (size_t s = 0; s < step.sequences.size(); ++s) sequence(step, static_cast<int>(s)).settle();
     auto done = run_step(step, cancel, false);
     if (done && !(std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); }))) {
       undo(step);
@@ -208,9 +244,16 @@ class Reference final : public Executable {
  private:
   Caches empty_caches() const {
     Caches caches;
-    for (const StateDecl& s : model_->program.states) caches.emplace_back(s, model_->info.kv);
+    for (const StateDecl& s : model_->program.states) {
+      if (is_recurrent(s))
+        caches.recurrent.emplace_back(s);
+      else
+        caches.kv.emplace_back(s, model_->info.kv);
+    }
     return caches;
   }
+
+  size_t place(int state) const { return static_cast<size_t>(model_->program.place(state)); }
 
   static ReferenceSequence& sequence(const Step& step, int i) {
     return static_cast<ReferenceSequence&>(*step.sequences[static_cast<size_t>(i)]);
@@ -230,7 +273,8 @@ class Reference final : public Executable {
         .isa = model_->options.isa,
         .threads = model_->options.threads,
         .observer = observer_,
-        .cache = [&](int s, int state) -> KvCache& { return sequence(step, s).cache(static_cast<size_t>(state)); }};
+        .cache = [&](int s, int state) -> KvCache& { return sequence(step, s).cache(place(state)); },
+        .recurrent = [&](int s, int state) -> RecurrentHistory& { return sequence(step, s).recurrent(place(state)); }};
     auto inputs = body_inputs(model_->program, model_->weights, step.rows);
     RETURN_IF_ERROR(inputs);
     auto body = run_function(*model_->program.function("body"), std::move(*inputs), c, cancel, check_finite);
@@ -285,15 +329,14 @@ Result<std::unique_ptr<Executable>> make_reference(Program program, WeightSet we
     RETURN_IF_ERROR(view);
   }
   for (const StateDecl& s : program.states)
-    if (s.kind != StateKind::kv)
-      return error(Code::unsupported, "the reference target has no state of the kind of '{}' yet", s.name);
+    if (is_recurrent(s)) RETURN_IF_ERROR(check_recurrent(s));
   Model m{.program = std::move(program), .weights = std::move(weights), .options = options};
   m.info = {.vocabulary = m.program.vocabulary,
             .hidden = m.program.hidden,
             .max_context = options.max_context > 0 ? options.max_context : m.program.max_context,
             .max_step_rows = options.max_step_rows,
             .max_partial_rows = options.max_step_rows,
-            .truncates_freely = true,
+            .truncates_freely = std::ranges::none_of(m.program.states, is_recurrent),
             .kv = kv_format_of(m.program)};
   return std::make_unique<Reference>(std::move(m));
 }

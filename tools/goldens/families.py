@@ -20,6 +20,7 @@ class Family:
     tokens: int  # T of the odd and the group-128 golden: more than every window and rope boundary
     tokens_g64: int = 0  # T of the group-64 golden where it is longer: past 256, where attention begins its second block
     zero_centred: bool = False  # norms are stored as an offset from 1
+    noise: float = 1e-5  # how far prefill, single tokens and segments may be apart: they are other sums in the library
 
     def widths(self) -> dict[str, tuple[dict, int]]:
         """Width -> (config keys, tokens)."""
@@ -105,6 +106,50 @@ GEMMA3 = {
     "tie_word_embeddings": True,
 }
 
+LFM2 = {
+    "norm_eps": 1e-5,
+    "conv_L_cache": 3,
+    "tie_word_embeddings": True,
+    "rope_theta": 1000.0,
+}
+
+
+def lfm2_sizes() -> dict[str, dict]:
+    kinds = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]}
+    return {
+        "odd": dense(48, 80, 4, 2, None, 101) | kinds | {"block_auto_adjust_ff_dim": True, "block_multiple_of": 8},  # -> 56
+        "g64": dense(320, 448, 10, 2, None, 101) | kinds | {"block_auto_adjust_ff_dim": False, "conv_bias": True},
+        "g128": dense(512, 640, 8, 2, None, 128) | {
+            "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False,
+            "conv_L_cache": 4},
+    }
+
+
+QWEN3_5 = {
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "linear_conv_kernel_dim": 4,
+}
+
+
+def qwen3_5_sizes() -> dict[str, dict]:
+    def sizes(decoder: dict, heads: tuple, dims: tuple, sections: list, tied: bool, layers: list) -> dict:
+        rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "mrope_section": sections,
+                "mrope_interleaved": True}
+        return decoder | {
+            "num_hidden_layers": len(layers), "layer_types": layers, "tie_word_embeddings": tied, "rope_parameters": rope,
+            "linear_num_key_heads": heads[0], "linear_num_value_heads": heads[1], "linear_key_head_dim": dims[0],
+            "linear_value_head_dim": dims[1]}
+
+    linear, full = "linear_attention", "full_attention"
+    return {
+        "odd": sizes(dense(48, 80, 3, 1, 32, 101), (2, 6), (8, 12), [2, 1, 1], False, [linear, linear, linear, full]),
+        "g64": sizes(dense(320, 448, 5, 1, 64, 101), (5, 10), (16, 32), [4, 2, 2], True, [linear, full]),
+        "g128": sizes(dense(512, 640, 4, 2, 128, 128), (4, 8), (32, 64), [6, 5, 5], False, [linear, full, linear]),
+    }
+
+
 FAMILIES = [
     Family(
         "llama",
@@ -170,4 +215,6 @@ FAMILIES = [
         tokens_g64=300,
         zero_centred=True,
     ),
+    Family("lfm2", "Lfm2ForCausalLM", LFM2, **lfm2_sizes(), tokens=130),
+    Family("qwen3_5", "Qwen3_5ForCausalLM", QWEN3_5, **qwen3_5_sizes(), tokens=130, zero_centred=True, noise=5e-5),
 ]
