@@ -72,6 +72,21 @@ TEST(RowReader, adds_one_to_norms_and_takes_one_half_of_a_fused_tensor) {
   EXPECT_EQ(out, (std::vector<float>{3, 4}));
 }
 
+TEST(RowReader, parts_the_halves_of_heads_and_takes_minus_e_to_the_x) {
+  std::vector<float> values = {0, 1, 20, 21, 2, 3, 22, 23};
+  const SourceTensor tensor{"w", "F32", "f", BlockType::f32, {8, 1}, std::as_bytes(std::span(values))};
+  const WeightDecl decl{.name = "w", .shape = {4, 1}, .head_dim = 2};
+  std::vector<float> out(4);
+  ASSERT_TRUE(RowReader(tensor, decl, {{}, Fold::head_half, 0}).read(0, 4, out.data()));
+  EXPECT_EQ(out, (std::vector<float>{0, 1, 2, 3}));
+  ASSERT_TRUE(RowReader(tensor, decl, {{}, Fold::head_half, 2}).read(0, 4, out.data()));
+  EXPECT_EQ(out, (std::vector<float>{20, 21, 22, 23}));
+  std::vector<float> rates(2);
+  ASSERT_TRUE(RowReader(tensor, {.name = "w", .shape = {2}}, {{}, Fold::minus_exp, 0}).read(0, 2, rates.data()));
+  EXPECT_EQ(rates[0], -1);
+  EXPECT_FLOAT_EQ(rates[1], -2.7182817f);
+}
+
 TEST(RowReader, reads_a_quantised_vector_along_its_blocks) {
   const auto blocks = random_blocks(BlockType::q8_0, 2, {0});
   const SourceTensor tensor{"w", "Q8_0", "f", BlockType::q8_0, {64}, blocks};

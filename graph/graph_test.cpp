@@ -99,6 +99,32 @@ TEST(ShapeRules, every_op_has_one_and_refuses_too_few_inputs) {
   }
 }
 
+TEST(Verifier, holds_recurrent_ops_to_their_states) {
+  const auto program = [](StateDecl conv) {
+    Program p{.family = "small", .hidden = 8};
+    Builder b(p, "body");
+    const Value x = b.input("x", {DType::f32, {kRows, 8}});
+    b.state(conv);
+    const Value w = b.weight({.name = "w", .shape = {8, 3}, .role = WeightRole::vector});
+    b.output("y", b.node(Op::conv_update, "conv", {x, w}, {{"state", std::string("s")}}));
+    return b.finish();
+  };
+  EXPECT_TRUE(program({.name = "s", .kind = StateKind::conv, .heads = 8, .kernel = 3}));
+  EXPECT_FALSE(program({.name = "s", .kind = StateKind::conv, .heads = 9, .kernel = 3}));
+  EXPECT_FALSE(program({.name = "s", .kind = StateKind::conv, .heads = 8, .kernel = 4}));
+  EXPECT_FALSE(program({.name = "s", .kind = StateKind::kv, .heads = 8, .kernel = 3}));
+}
+
+TEST(Program, counts_states_of_a_sort) {
+  Program p;
+  for (const StateKind kind : {StateKind::conv, StateKind::kv, StateKind::delta, StateKind::kv})
+    p.states.push_back({.kind = kind});
+  EXPECT_EQ(p.place(0), 0);
+  EXPECT_EQ(p.place(1), 0);
+  EXPECT_EQ(p.place(2), 1);
+  EXPECT_EQ(p.place(3), 1);
+}
+
 TEST(ShapeRules, of_the_ops_of_later_families) {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s), 0}; };
   const std::vector<Type> delta = {f32({kRows, 2, 8}), f32({kRows, 2, 8}), f32({kRows, 6, 12}), f32({kRows, 6}),

@@ -13,17 +13,25 @@ namespace {
 using Json = nlohmann::json;
 
 Json tiny(const char* architecture) {
-  return {{"architectures", {architecture}},
-          {"hidden_size", 48},
-          {"intermediate_size", 80},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},
-          {"vocab_size", 101},
-          {"head_dim", 16},
-          {"rms_norm_eps", 1e-5},
-          {"tie_word_embeddings", false},
-          {"max_position_embeddings", 256}};
+  Json c = {{"architectures", {architecture}},
+            {"hidden_size", 48},
+            {"intermediate_size", 80},
+            {"num_hidden_layers", 2},
+            {"num_attention_heads", 4},
+            {"num_key_value_heads", 2},
+            {"vocab_size", 101},
+            {"head_dim", 16},
+            {"rms_norm_eps", 1e-5},
+            {"tie_word_embeddings", false},
+            {"max_position_embeddings", 256}};
+  if (std::string_view(architecture).starts_with("Qwen3_5"))
+    c.update({{"linear_num_key_heads", 2},
+              {"linear_num_value_heads", 6},
+              {"linear_key_head_dim", 8},
+              {"linear_value_head_dim", 12},
+              {"linear_conv_kernel_dim", 4},
+              {"full_attention_interval", 2}});
+  return c;
 }
 
 class EveryFamily : public testing::TestWithParam<const char*> {};
@@ -31,13 +39,7 @@ class EveryFamily : public testing::TestWithParam<const char*> {};
 TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
   Json config = tiny(GetParam());
   if (std::string_view(GetParam()).starts_with("Granite")) config["head_dim"] = 12;
-  config.update({{"linear_num_key_heads", 2},
-                 {"linear_num_value_heads", 6},
-                 {"linear_key_head_dim", 8},
-                 {"linear_value_head_dim", 12},
-                 {"linear_conv_kernel_dim", 4},
-                 {"full_attention_interval", 2},
-                 {"full_attn_idxs", {1}}});
+  config["full_attn_idxs"] = {1};
   const auto program = build_program(config);
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_TRUE(verify(*program));
@@ -109,7 +111,15 @@ TEST(Registry, a_value_of_another_type_is_named_with_its_key_and_what_is_expecte
                {"Gemma3ForCausalLM", "final_logit_softcapping", {other, list}, "a number"},
                {"Gemma3ForCausalLM", "sliding_window", {other, list}, "a whole number"},
                {"Gemma3ForCausalLM", "sliding_window_pattern", {other, list}, "a whole number"},
-               {"Gemma3ForCausalLM", "rope_local_base_freq", {other, list}, "a number"}};
+               {"Gemma3ForCausalLM", "rope_local_base_freq", {other, list}, "a number"},
+               {"Lfm2ForCausalLM", "conv_L_cache", {other, list}, "a whole number"},
+               {"Lfm2ForCausalLM", "conv_bias", {other, one}, "true or false"},
+               {"Lfm2ForCausalLM", "norm_eps", {other, list}, "a number"},
+               {"Lfm2ForCausalLM", "block_multiple_of", {other, list}, "a whole number"},
+               {"Lfm2ForCausalLM", "layer_types", {other, list}, "a list of texts"},
+               {"Qwen3_5ForCausalLM", "full_attention_interval", {other, list}, "a whole number"},
+               {"Qwen3_5ForCausalLM", "attn_output_gate", {other, one}, "true or false"},
+               {"Qwen3_5ForCausalLM", "partial_rotary_factor", {other, list}, "a number"}};
   for (const auto& c : cases)
     for (const std::string& wrong : c.wrong)
       for (const bool nested : {false, true}) {
@@ -143,6 +153,27 @@ TEST(Registry, dimensions_beyond_any_model_are_named) {
       }
 }
 
+TEST(Recurrent, sizes_and_kinds_that_cannot_be_are_named) {
+  const auto says = [](const char* architecture, const Json& change) {
+    Json config = tiny(architecture);
+    config.update(change);
+    const auto program = build_program(config);
+    return program ? std::string("taken") : program.error().message;
+  };
+  const char* qwen = "Qwen3_5ForCausalLM";
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                          "linear_value_head_dim", "linear_conv_kernel_dim"})
+    for (const int64_t wrong : {int64_t{-1}, int64_t{0}, int64_t{INT32_MAX}, INT64_MAX})
+      EXPECT_NE(says(qwen, {{key, wrong}}).find(fmt::format("'{}'", key)), std::string::npos) << key << wrong;
+  EXPECT_NE(says(qwen, {{"linear_num_value_heads", 5}}).find("no multiple of 'linear_num_key_heads'"),
+            std::string::npos);
+  EXPECT_NE(says(qwen, {{"layer_types", {"mamba", "full_attention"}}}).find("'mamba'"), std::string::npos);
+  EXPECT_NE(says(qwen, {{"layer_types", {"full_attention"}}}).find("1 layer_types for 2 layers"), std::string::npos);
+  EXPECT_NE(says(qwen, {{"attention_bias", true}}).find("'attention_bias'"), std::string::npos);
+  EXPECT_NE(says(qwen, {{"partial_rotary_factor", 0}}).find("'partial_rotary_factor' is 0"), std::string::npos);
+  EXPECT_NE(says("Lfm2ForCausalLM", {{"conv_L_cache", 65}}).find("'conv_L_cache' is 65"), std::string::npos);
+}
+
 TEST(Registry, a_wrong_type_inside_of_the_rotary_parameters_is_named_with_its_place) {
   const auto says = [](const char* key, const char* value) {
     Json config = tiny("Gemma3ForCausalLM");
@@ -164,11 +195,13 @@ TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
   for (const Family& family : all_families()) {
     if (family.config_from_gguf == nullptr) continue;
     const std::string arch(family.gguf_architecture);
-    Json m = {{arch + ".embedding_length", 48},
-              {arch + ".block_count", 2},
-              {arch + ".feed_forward_length", 80},
-              {arch + ".attention.layer_norm_rms_epsilon", 1e-5},
-              {arch + ".attention.head_count", {4, 4}}};
+    Json m = {{arch + ".embedding_length", 48},         {arch + ".block_count", 2},
+              {arch + ".feed_forward_length", 80},      {arch + ".attention.layer_norm_rms_epsilon", 1e-5},
+              {arch + ".attention.head_count", {4, 4}}, {arch + ".attention.key_length", 16}};
+    if (arch == "lfm2") m[arch + ".attention.head_count_kv"] = {0, 2};  // that one is a list
+    for (const char* key : {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size",
+                            "ssm.conv_kernel", "rope.dimension_count"})
+      if (arch == "qwen35") m[arch + "." + key] = 4;
     const auto config = family.config_from_gguf(m);
     ASSERT_FALSE(config) << arch;
     EXPECT_NE(config.error().message.find(arch + ".attention.head_count' is [4,4]"), std::string::npos)

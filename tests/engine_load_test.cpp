@@ -9,6 +9,7 @@
 #include "base/temp_folder.h"
 #include "convert/convert.h"
 #include "runtime/load.h"
+#include "runtime/load_with_standby.h"
 #include "runtime/testing/engine_driver.h"
 #include "tests/golden.h"
 #include "tests/run_ids.h"
@@ -46,7 +47,8 @@ class LoadedModel : public ::testing::TestWithParam<const char*> {
   std::vector<int32_t> prompt_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, LoadedModel, ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64"),
+INSTANTIATE_TEST_SUITE_P(Models, LoadedModel,
+                         ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64", "qwen3_5-g128"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
@@ -65,7 +67,7 @@ class EveryLoadedFamily : public LoadedModel {};
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryLoadedFamily,
                          ::testing::Values("llama-g64", "qwen2-g64", "qwen2-sliding-g64", "qwen3-g64", "granite-g64",
-                                           "granitemoehybrid-g64", "gemma3-g64"),
+                                           "granitemoehybrid-g64", "gemma3-g64", "lfm2-g64", "qwen3_5-g64"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
@@ -84,6 +86,25 @@ TEST_P(EveryLoadedFamily, takes_a_prompt_of_one_token_and_refuses_one_of_none) {
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, Code::invalid_argument);
   }
+}
+
+class ModelsForTheCpu : public LoadedModel {};
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelsForTheCpu, ::testing::Values("lfm2-g64", "qwen3_5-g64"),
+                         [](const auto& info) { return std::string(info.param, 4); });
+
+// The ops are looked at before the device is.
+TEST_P(ModelsForTheCpu, run_there_with_the_reason_where_an_npu_was_chosen_and_are_refused_where_it_was_asked_for) {
+  const DeviceChoice npu = {.device = "NPU", .platform = "4000", .reason = {}, .library = "nowhere.so"};
+  const auto engine = load_with_standby(folder_ / "model", {.threads = 2}, npu, /*insisted=*/false);
+  ASSERT_TRUE(engine) << engine.error().message;
+  EXPECT_EQ((*engine)->info().device, "CPU");
+  EXPECT_THAT((*engine)->info().device_reason, HasSubstr("run on the CPU so far"));
+  EXPECT_EQ(answer(**engine, request(3)).tokens.size(), 3U);
+  const auto refused = load_with_standby(folder_ / "model", {.threads = 2}, npu, /*insisted=*/true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("take --device CPU"));
 }
 
 // numerics-066, with real arithmetic: several prompts in one step, and states that are reused.
