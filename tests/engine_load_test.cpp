@@ -48,7 +48,7 @@ class LoadedModel : public ::testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, LoadedModel,
-                         ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64", "qwen3_5-g128"),
+                         ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64", "qwen3_5-g64"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

@@ -18,6 +18,7 @@ class Family:
     g64: dict
     g128: dict
     tokens: int  # T of the odd and the group-128 golden: more than every window and rope boundary
+    tokens_odd: int = 0  # T of the odd golden where it is longer: many edges of a recurrent state's chunks
     tokens_g64: int = 0  # T of the group-64 golden where it is longer: past 256, where attention begins its second block
     zero_centred: bool = False  # norms are stored as an offset from 1
     noise: float = 1e-5  # how far prefill, single tokens and segments may be apart: they are other sums in the library
@@ -25,7 +26,7 @@ class Family:
     def widths(self) -> dict[str, tuple[dict, int]]:
         """Width -> (config keys, tokens)."""
         return {
-            "odd": (self.common | self.odd, self.tokens),
+            "odd": (self.common | self.odd, self.tokens_odd or self.tokens),
             "g64": (self.common | self.g64, self.tokens_g64 or self.tokens),
             "g128": (self.common | self.g128, self.tokens),
         }
@@ -116,12 +117,11 @@ LFM2 = {
 
 def lfm2_sizes() -> dict[str, dict]:
     kinds = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]}
+    two = {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
     return {
         "odd": dense(48, 80, 4, 2, None, 101) | kinds | {"block_auto_adjust_ff_dim": True, "block_multiple_of": 8},  # -> 56
-        "g64": dense(320, 448, 10, 2, None, 101) | kinds | {"block_auto_adjust_ff_dim": False, "conv_bias": True},
-        "g128": dense(512, 640, 8, 2, None, 128) | {
-            "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False,
-            "conv_L_cache": 4},
+        "g64": dense(320, 448, 10, 2, None, 101) | two | {"conv_bias": True},
+        "g128": dense(512, 640, 8, 2, None, 128) | two | {"conv_L_cache": 4},
     }
 
 
@@ -146,7 +146,7 @@ def qwen3_5_sizes() -> dict[str, dict]:
     return {
         "odd": sizes(dense(48, 80, 3, 1, 32, 101), (2, 6), (8, 12), [2, 1, 1], False, [linear, linear, linear, full]),
         "g64": sizes(dense(320, 448, 5, 1, 64, 101), (5, 10), (16, 32), [4, 2, 2], True, [linear, full]),
-        "g128": sizes(dense(512, 640, 4, 2, 128, 128), (4, 8), (32, 64), [6, 5, 5], False, [linear, full, linear]),
+        "g128": sizes(dense(512, 640, 4, 2, 128, 128), (4, 8), (32, 64), [6, 5, 5], False, [linear, full]),
     }
 
 
@@ -215,6 +215,6 @@ FAMILIES = [
         tokens_g64=300,
         zero_centred=True,
     ),
-    Family("lfm2", "Lfm2ForCausalLM", LFM2, **lfm2_sizes(), tokens=130),
-    Family("qwen3_5", "Qwen3_5ForCausalLM", QWEN3_5, **qwen3_5_sizes(), tokens=130, zero_centred=True, noise=5e-5),
+    Family("lfm2", "Lfm2ForCausalLM", LFM2, **lfm2_sizes(), tokens=40, tokens_odd=130),
+    Family("qwen3_5", "Qwen3_5ForCausalLM", QWEN3_5, **qwen3_5_sizes(), tokens=40, tokens_odd=130, zero_centred=True, noise=5e-5),
 ]
