@@ -47,8 +47,7 @@ class LoadedModel : public ::testing::TestWithParam<const char*> {
   std::vector<int32_t> prompt_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, LoadedModel,
-                         ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64", "qwen3_5-g64"),
+INSTANTIATE_TEST_SUITE_P(Models, LoadedModel, ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64", "qwen3_5-g64"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
