@@ -169,6 +169,26 @@ TEST_F(OpenVinoFused, graphs_are_compiled_the_shortest_first_and_loaded_when_a_s
   EXPECT_EQ(board_.all(What::loaded)[0].length, 16);
 }
 
+// A prompt's rows, of which none wants logits, are looked at by those of the last row, which nobody gets.
+TEST_F(OpenVinoFused, rows_without_logits_show_whether_a_graph_computes_what_the_segments_do) {
+  const auto made = target();
+  ASSERT_TRUE(board_.wait_for(kForms));
+  const auto sequence = new_sequence(*made);
+  Sequence* const only = sequence.get();
+  for (int time = 0; time < 2; ++time) {
+    Ran ran;
+    made->observe(&ran);
+    std::vector<Row> rows;
+    for (int64_t r = 0; r < 8; ++r) rows.push_back(text_row(0, sequence->length() + r, 3, false));
+    const auto out = made->run({.sequences = {&only, 1}, .rows = rows}, CancelToken());
+    ASSERT_TRUE(out) << out.error().message;
+    EXPECT_TRUE(out->logits.empty());
+    sequence->commit(8);
+    EXPECT_EQ(ran.fused, 1);
+    EXPECT_EQ(ran.segments > 0, time == 0);
+  }
+}
+
 // A quarter of a length is when it is made: 32 positions behind 8, 64 behind 16.
 TEST_F(OpenVinoFused, longer_graphs_are_compiled_when_conversations_come_near) {
   const auto made = target(2, 0);

@@ -373,13 +373,10 @@ class OpenVino final : public Executable {
     options_.fused.on_news({.what = FusedNews::What::done});
   }
 
-  // Rows of one sequence alone: a fused graph reads one cache. One that is not proven yet is looked at where the rows
-  // show logits.
+  // For rows of one sequence alone: a fused graph reads one cache.
   FusedVariants::Variant* variant_for(std::span<const Row> rows, const Block& block) {
-    if (rows.front().sequence != rows.back().sequence) return nullptr;
-    FusedVariants::Variant* found = fused_->choose(block.rows, rows.front().index);
-    const bool shows = std::ranges::any_of(rows, &Row::wants_logits);
-    return found != nullptr && (found->proven || shows) ? found : nullptr;
+    const bool alone = rows.front().sequence == rows.back().sequence;
+    return alone ? fused_->choose(block.rows, rows.front().index) : nullptr;
   }
 
   Result<void> run_fused(FusedVariants::Variant& variant, const Step& step, std::span<const Row> rows, Block& block,
@@ -409,9 +406,13 @@ class OpenVino final : public Executable {
     }
   }
 
-  // The first time: the answer is that of the segments, and says whether the variant computes the same.
-  Result<void> run_both_ways(FusedVariants::Variant& variant, const Step& step, std::span<const Row> rows, Block& block,
-                             const CancelToken& cancel) {
+  // The first time: the answer is that of the segments, and says whether the variant computes the same. Rows without
+  // logits are looked at by those of the last one.
+  Result<void> run_both_ways(FusedVariants::Variant& variant, const Step& step, std::span<const Row> block_rows,
+                             Block& block, const CancelToken& cancel) {
+    std::vector<Row> rows(block_rows.begin(), block_rows.end());
+    const bool shows = std::ranges::any_of(rows, &Row::wants_logits);
+    rows.back().wants_logits = shows ? rows.back().wants_logits : true;
     const auto logits = static_cast<std::ptrdiff_t>(logits_.size()),
                hidden = static_cast<std::ptrdiff_t>(hidden_.size());
     const auto ran = run_fused(variant, step, rows, block, cancel);
@@ -424,6 +425,7 @@ class OpenVino final : public Executable {
       fused_->judge(variant, fused, std::span(logits_).subspan(static_cast<size_t>(logits)), info_.vocabulary);
     else
       fused_->give_up(variant, ran.error().message);
+    if (!shows) logits_.erase(logits_.begin() + logits, logits_.end());
     return {};
   }
 
