@@ -16,8 +16,13 @@ constexpr int kDeltaChunk = 16;
 // Decays below e^-88, which is 0 in FP32, count as that: running sums of them stay small, and their differences exact.
 constexpr float kLeastLogDecay = -88;
 
+// What decayed below e^-44 (8e-20) counts as gone: beside anything newer it is, and numbers below FP32's normal ones,
+// which products of it would be, take a hundred times as long.
+constexpr float kLeastExponent = -44;
+
 // Rows [first, last) of one value head within one chunk. Lists are by slot, a row's position mod 16. The rows before
-// `first` are in the log. Arithmetic, for the row in slot t (S: the state at the chunk's edge):
+// `first` are in the log. Arithmetic, for the row in slot t (S: the state at the chunk's edge; e^x: 0 below
+// kLeastExponent):
 //   c_t = c_{t-1} + max(g_t, kLeastLogDecay), c_{-1} = 0
 //   m, n: for i ascending fma(S[i], k_t[i], m), fma(S[i], q_t[i], n)
 //   u_t = beta_t * a, a = fma(-e^{c_t}, m, v_t), then for j < t ascending fma(-(e^{c_t-c_j} * dot(k_j, k_t)), u_j, a)

@@ -25,15 +25,17 @@ struct Kernels {
 
   static float dot(const float* a, const float* b, int64_t n) { return rowops::Kernels<V>::dot(a, b, n); }
 
+  static F power_of_e(F x) { return V::select(V::less(x, V::set(kLeastExponent)), V::set(0.0f), forms::exp<V>(x)); }
+
   static void weigh(const DeltaChunk& d, Weights& w) {
     float c[kDeltaChunk] = {};
     for (int j = 0; j < d.first; ++j) c[j] = d.c[j * d.log_stride];
     for (int t = d.first; t < d.last; ++t) {
       c[t] = (t > 0 ? c[t - 1] : 0.0f) + (d.g[t] < kLeastLogDecay ? kLeastLogDecay : d.g[t]);
       d.c[t * d.log_stride] = c[t];
-      w.decay[t] = V::first_lane(forms::exp<V>(V::set(c[t])));
+      w.decay[t] = V::first_lane(power_of_e(V::set(c[t])));
       float* since = w.until_edge;  // the last row's stay
-      for (int j = 0; j < kDeltaChunk; j += L) V::store(since + j, forms::exp<V>(V::set(c[t]) - V::load(c + j)));
+      for (int j = 0; j < kDeltaChunk; j += L) V::store(since + j, power_of_e(V::set(c[t]) - V::load(c + j)));
       for (int j = 0; j <= t; ++j) {
         w.minus_of_u[t][j] = -(since[j] * dot(d.k[j], d.k[t], d.key_dim));
         w.of_out[t][j] = since[j] * dot(d.k[j], d.q[t], d.key_dim);

@@ -9,16 +9,18 @@ namespace {
 
 std::span<const float> row(const float* x, int64_t n) { return {x, static_cast<size_t>(n)}; }
 
+float power_of_e(float x) { return x < kLeastExponent ? 0.0f : exp(x); }
+
 }  // namespace
 
 void gated_delta_row(const DeltaChunk& d, int t) {
   const float least = d.g[t] < kLeastLogDecay ? kLeastLogDecay : d.g[t];
   const float c = (t > 0 ? d.c[(t - 1) * d.log_stride] : 0.0f) + least;
   d.c[t * d.log_stride] = c;
-  const float decay = exp(c);
+  const float decay = power_of_e(c);
   float of_u[kDeltaChunk], of_out[kDeltaChunk];
   for (int j = 0; j <= t; ++j) {
-    const float since = exp(c - d.c[j * d.log_stride]);
+    const float since = power_of_e(c - d.c[j * d.log_stride]);
     of_u[j] = since * dot(row(d.k[j], d.key_dim), row(d.k[t], d.key_dim));
     of_out[j] = since * dot(row(d.k[j], d.key_dim), row(d.q[t], d.key_dim));
   }
@@ -42,9 +44,9 @@ void gated_delta_row(const DeltaChunk& d, int t) {
 
 void gated_delta_edge(const DeltaChunk& d) {
   const float c = d.c[(kDeltaChunk - 1) * d.log_stride];
-  const float decay = exp(c);
+  const float decay = power_of_e(c);
   float since[kDeltaChunk];
-  for (int j = 0; j < kDeltaChunk; ++j) since[j] = exp(c - d.c[j * d.log_stride]);
+  for (int j = 0; j < kDeltaChunk; ++j) since[j] = power_of_e(c - d.c[j * d.log_stride]);
   for (int64_t i = 0; i < d.key_dim; ++i) {
     for (int64_t x = 0; x < d.value_dim; ++x) {
       float s = decay * d.edge[i * d.value_dim + x];
