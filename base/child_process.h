@@ -1,6 +1,7 @@
 // Another program, run to its end: for work that may crash or hang, and must not take this process along.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -15,6 +16,7 @@ struct ChildOutcome {
   int signal = 0;          // what ended it otherwise
   bool timed_out = false;  // then it was ended by us
   bool stopped = false;    // ended by us because the caller asked for it
+  int64_t peak_bytes = 0;  // of memory that it had at most, as the system counts; 0: not known
   std::string output;      // of standard output and error, each cut at 1 MiB
   std::string errors;
 

@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,9 +96,9 @@ bool read_until(Clock::time_point deadline, const std::function<bool()>& stop, c
 }
 
 // Whether it has ended by the deadline.
-bool wait_until(pid_t child, Clock::time_point deadline, int& status) {
+bool wait_until(pid_t child, Clock::time_point deadline, int& status, rusage& use) {
   for (;;) {
-    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    const pid_t ended = ::wait4(child, &status, WNOHANG, &use);
     if (ended == child) return true;
     if (Clock::now() >= deadline) return false;
     ::usleep(2000);
@@ -123,13 +124,15 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& words, double sec
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   ChildOutcome outcome;
   int status = 0;
-  if (!read_until(deadline, stop, out, err, outcome) || !wait_until(*child, deadline, status)) {
+  rusage use = {};
+  if (!read_until(deadline, stop, out, err, outcome) || !wait_until(*child, deadline, status, use)) {
     outcome.timed_out = Clock::now() >= deadline;
     outcome.stopped = !outcome.timed_out;
     ::kill(-*child, SIGKILL);
-    while (::waitpid(*child, &status, 0) < 0 && errno == EINTR) {
+    while (::wait4(*child, &status, 0, &use) < 0 && errno == EINTR) {
     }
   }
+  outcome.peak_bytes = int64_t{1024} * use.ru_maxrss;
   if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
   return outcome;

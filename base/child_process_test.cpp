@@ -28,6 +28,15 @@ TEST(ChildProcess, gives_what_was_printed_and_the_exit_code) {
   EXPECT_TRUE(shell("true").succeeded());
 }
 
+// However it ends: what it took says how much the next one needs.
+TEST(ChildProcess, tells_the_memory_that_it_had_at_most) {
+  const int64_t small = shell("true").peak_bytes;
+  EXPECT_GT(small, 100'000);
+  const ChildOutcome killed = shell("x=$(head -c 30000000 /dev/zero | tr '\\0' x); kill -KILL $$");
+  EXPECT_EQ(killed.signal, 9);
+  EXPECT_GT(killed.peak_bytes, small + 20'000'000);
+}
+
 TEST(ChildProcess, has_nothing_to_read) { EXPECT_EQ(shell("cat; echo end").output, "end\n"); }
 
 TEST(ChildProcess, that_prints_more_than_a_pipe_holds_ends) {

@@ -13,6 +13,9 @@ bool takes_a_line(Stream stream);
 // Whether the end of the input was typed on a terminal (Ctrl-D) and is all that waits to be read.
 bool end_waits(Stream stream);
 
+// Waits until there is something to read, or the end; false where `milliseconds` pass without.
+bool comes_within(Stream stream, int milliseconds);
+
 // Columns of the terminal behind stderr; 80 where there is none.
 int terminal_columns();
 

@@ -22,6 +22,11 @@ bool end_waits(Stream stream) {
   return is_terminal(stream) && ::poll(&ready, 1, 0) == 1 && ::ioctl(fd, FIONREAD, &characters) == 0 && characters == 0;
 }
 
+bool comes_within(Stream stream, int milliseconds) {
+  pollfd ready{static_cast<int>(stream), POLLIN, 0};
+  return ::poll(&ready, 1, milliseconds) != 0;  // what fails is found out by whoever reads
+}
+
 int terminal_columns() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;

@@ -1,6 +1,7 @@
 // onw chat: a conversation in the terminal, or one answer.
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/interrupt.h"
@@ -8,6 +9,7 @@
 #include "base/terminal.h"
 #include "cli/chat_session.h"
 #include "cli/commands.h"
+#include "cli/end_soon.h"
 #include "cli/engine_flags.h"
 #include "cli/line_editor.h"
 #include "cli/model.h"
@@ -70,10 +72,11 @@ void print_help() {
 
 Result<void> answer_line(ChatSession& session, const std::string& message, const Engine& engine, NoticeBoard& notices) {
   notices.show();
+  const DeviceReport before = engine.stats().device;
   const auto spoken = session.say(message);
+  if (!spoken) notices.show();
   if (!spoken && !is_terminal(Stream::in)) return Failure(spoken.error());  // a script is told, and goes no further
   if (!spoken) {
-    notices.show();
     tell("onw: {}\n", printable(spoken.error().message));
     if (spoken.error().code == Code::context_overflow) tell("/clear begins a new conversation\n");
     return spoken.error().code == Code::io ? Failure(spoken.error()) : Result<void>();
@@ -82,16 +85,25 @@ Result<void> answer_line(ChatSession& session, const std::string& message, const
   const char* why = spoken->finish == FinishReason::cancelled ? ", stopped"
                     : spoken->finish == FinishReason::length  ? ", cut at --max-tokens or at the end of the context"
                                                               : "";
-  const std::string device = describe(engine.stats().device);
+  const std::string device = describe(since(before, engine.stats().device));
   tell("[{}{}{}{}]\n", speeds_text(spoken->usage), why, device.empty() ? "" : ", ", device);
   notices.show();
   return {};
 }
 
+// A terminal that edits shows notices by itself; elsewhere they may come at any time.
+std::optional<std::string> next_message(LineEditor& editor, const std::string& prompt, NoticeBoard& notices) {
+  std::optional<NoticeBoard::Free> idle;
+  if (!is_terminal(Stream::in)) idle.emplace(notices);
+  return editor.read(prompt);
+}
+
 Result<void> converse(ChatSession& session, const Engine& engine, NoticeBoard& notices) {
   LineEditor editor(home_folder() / "chat_history");
   const std::string prompt = is_terminal(Stream::in) ? "> " : "";
-  while (const auto message = editor.read(prompt)) {
+  if (!engine.stats().device.device.empty())
+    editor.while_nothing_is_typed([&notices] { return notices.any(); }, [&notices] { notices.show(); });
+  while (const auto message = next_message(editor, prompt, notices)) {
     if (message->empty()) continue;
     if (*message == "/exit" || *message == "/quit" || *message == "/bye") return {};
     if (*message == "/help" || *message == "/?") {
@@ -115,6 +127,7 @@ Result<void> run_chat(const Args& args) {
   const auto folder = locate_or_pull(args.positional(0));
   RETURN_IF_ERROR(folder);
   const auto notices = std::make_shared<NoticeBoard>();
+  EndSoon end;
   EngineOptions options = engine_options(args);
   options.notice = NoticeBoard::collector(notices);
   const auto model = server::ServedModel::load(*folder, model_name(*folder), options);
@@ -129,9 +142,12 @@ Result<void> run_chat(const Args& args) {
     if (interrupt == Interrupt::terminate) exit_now(kTerminated);
     if (!running.stop()) exit_now(kInterrupted);
   });
-  if (args.has("--prompt")) return say_once(session, args.text("--prompt"), running, *notices);
-  tell("{} on {}. /help shows what to type\n", (*model)->name, describe((*model)->engine->info()));
-  return converse(session, *(*model)->engine, *notices);
+  if (!args.has("--prompt"))
+    tell("{} on {}. /help shows what to type\n", (*model)->name, describe((*model)->engine->info()));
+  auto ended = args.has("--prompt") ? say_once(session, args.text("--prompt"), running, *notices)
+                                    : converse(session, *(*model)->engine, *notices);
+  end.begin(ended);
+  return ended;
 }
 
 }  // namespace onw::cli

@@ -14,7 +14,13 @@ std::span<const Command> all_commands() {
        {{"SOURCE", "A Hugging Face id (org/name), or the address of a repository or a file"}},
        run_pull},
       {"list", "Lists the models on this machine, and what is unfinished", "", {}, run_list},
-      {"rm", "Removes a model, or what is unfinished of one", "", {{"NAME", "As onw list shows it"}}, run_rm},
+      {"rm",
+       "Removes a model, what is unfinished of one, or what is cached",
+       "The cache keeps compiled graphs, layouts and measured tables; what is removed of it is made again when it is "
+       "wanted. By itself onw removes compiled graphs beyond 64 GiB, those used longest ago first, and those of models "
+       "that are gone or of another OpenVINO that nobody used for 30 days.",
+       {{"NAME", "As onw list shows it; with --cache it may be left out", false}},
+       run_rm},
       {"convert",
        "Turns a published model into a model folder",
        "Reads Hugging Face folders and .gguf files. Prints the format of each weight with its relative RMS error. An "

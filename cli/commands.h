@@ -27,6 +27,9 @@ Result<void> run_doctor(const Args& args);
 
 std::span<const Command> all_commands();
 
+// Tells of an error on stderr, and gives its exit code: 2 for a wrong command line, else 1.
+int complain(const Error& e);
+
 // The whole program: 0 success, 1 failure, 2 usage.
 int run(const std::vector<std::string>& words);
 

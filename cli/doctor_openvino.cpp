@@ -6,6 +6,7 @@
 
 #include "base/child_process.h"
 #include "targets/openvino/find.h"
+#include "targets/openvino/stand_in.h"
 
 namespace onw::cli {
 namespace {
@@ -43,6 +44,25 @@ std::string without_folders(const std::string& text) {
   return out;
 }
 
+// OpenVINO's NPU runs a graph: whatever the machine's files say, nothing stands in its way.
+bool npu_works(const OpenVinoFindings& f) {
+  return std::ranges::any_of(f.probe.devices, [](const auto& d) { return d.name == "NPU" && d.trouble.empty(); });
+}
+
+std::string npu_row(const OpenVinoFindings& f) {
+  if (openvino::stands_in_for_npu()) return "OpenVINO's CPU device in its place (ONW_NPU_STAND_IN)";
+  if (!npu_works(f)) return openvino::npu_text(f.npu);
+  return f.npu.name.empty() ? "as OpenVINO shows it, see below" : f.npu.name + "; works";
+}
+
+// A variable that asks for what there is not.
+std::string variable_advice(const OpenVinoFindings& f) {
+  if (const auto stand_in = openvino::npu_stand_in(); !stand_in) return stand_in.error().message;
+  const char* device = std::getenv("ONW_DEVICE");
+  if (device == nullptr || std::string_view(device) != "NPU" || npu_works(f)) return "";
+  return "ONW_DEVICE is NPU, and no NPU works here: chat, serve, bench and eval fail. Unset it, or set it to CPU";
+}
+
 }  // namespace
 
 OpenVinoFindings examine_openvino() {
@@ -64,7 +84,7 @@ OpenVinoFindings examine_openvino() {
 }
 
 std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, bool with_paths) {
-  const std::vector<std::string> npu = {"NPU", openvino::npu_text(f.npu)};
+  const std::vector<std::string> npu = {"NPU", npu_row(f)};
   if (!f.found()) return {npu, {"OpenVINO", with_paths || !f.asked_for ? f.trouble : kWrongFolder}};
   const std::string version = f.probe.version.empty() ? "does not start, see below" : f.probe.version;
   std::vector<std::vector<std::string>> rows = {
@@ -76,8 +96,13 @@ std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, b
 
 std::vector<std::string> openvino_advice(const OpenVinoFindings& f, bool with_paths) {
   std::vector<std::string> advice;
-  if (std::string npu = openvino::npu_advice(f.npu); !npu.empty()) advice.push_back(std::move(npu));
+  if (std::string wrong = variable_advice(f); !wrong.empty()) advice.push_back(std::move(wrong));
+  if (std::string npu = openvino::npu_advice(f.npu); !npu.empty() && !npu_works(f)) advice.push_back(std::move(npu));
   if (!f.found() && f.asked_for) advice.emplace_back(fmt::format("OpenVINO: {}", kWrongFolder));
+  if (!f.found() && !f.asked_for && !f.npu.name.empty())
+    advice.push_back(
+        "OpenVINO is missing, without which the NPU does nothing: pip install openvino, or see "
+        "ONW_OPENVINO_DIR");
   if (f.found() && !f.trouble.empty())
     advice.push_back("OpenVINO: " + (with_paths ? f.trouble : "is there, but does not start: onw doctor says why"));
   for (const auto& device : f.probe.devices)

@@ -32,6 +32,7 @@ static LoadObserver layout_progress() {
 EngineOptions engine_options(const Args& args) {
   EngineOptions options;
   options.device = args.text("--device");
+  options.device_chosen_by = args.variable("--device");
   options.context_tokens = args.integer("--context").value_or(0);
   options.kv = kv_format(args);
   options.fused = fused(args);
@@ -45,6 +46,7 @@ EngineOptions engine_options(const Args& args) {
 LoadOptions load_options(const Args& args) {
   LoadOptions options;
   options.device = args.text("--device");
+  options.device_chosen_by = args.variable("--device");
   options.kv = kv_format(args);
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
   options.max_context = args.integer("--context").value_or(0);

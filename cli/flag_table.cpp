@@ -138,6 +138,10 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--report", Kind::toggle, "", "", "", "doctor", "Text to paste into a report of a fault"},
     {"--cache", Kind::toggle, "", "", "", "list",
      "Also what lies in the cache: layouts, compiled graphs and measured tables"},
+    {"--cache", Kind::toggle, "", "", "", "rm",
+     "Removes what is cached, and no model: all of it, or with NAME what is of that model"},
+    {"--unused", Kind::toggle, "", "", "", "rm",
+     "With --cache: compiled graphs of models that are gone or of another OpenVINO, what is damaged or not onw's"},
 });
 
 constexpr auto kVariables = std::to_array<Variable>({

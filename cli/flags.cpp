@@ -210,6 +210,7 @@ Result<void> Parser::fill(const Command& command, Args& args) {
       const char* value = std::getenv(std::string(flag->env).c_str());
       if (value != nullptr && *value != '\0') {
         args.values_[name] = value;
+        args.variables_[name] = fmt::format("{}={}", flag->env, value);
         origin = flag->env;
       }
     }
@@ -252,6 +253,11 @@ bool Args::has(std::string_view flag) const { return values_.contains(flag); }
 std::string Args::text(std::string_view flag) const {
   const auto found = values_.find(flag);
   return found == values_.end() ? std::string() : found->second;
+}
+
+std::string Args::variable(std::string_view flag) const {
+  const auto found = variables_.find(flag);
+  return found == variables_.end() ? std::string() : found->second;
 }
 
 std::optional<int64_t> Args::integer(std::string_view flag) const {

@@ -50,6 +50,7 @@ class Args {
   const std::string& positional(size_t i) const;  // "" where an optional one is absent
   bool has(std::string_view flag) const;          // a toggle that is set, or a value that was given or has a default
   std::string text(std::string_view flag) const;  // "" where absent
+  std::string variable(std::string_view flag) const;  // "ONW_DEVICE=NPU" where that stands for the flag, else ""
   std::optional<int64_t> integer(std::string_view flag) const;
   std::optional<double> number(std::string_view flag) const;
   std::vector<int64_t> integers(std::string_view flag) const;
@@ -58,7 +59,8 @@ class Args {
  private:
   friend class Parser;
   std::vector<std::string> positionals_;
-  std::map<std::string, std::string, std::less<>> values_;  // flag -> as typed; a toggle: "1"
+  std::map<std::string, std::string, std::less<>> values_;     // flag -> as typed; a toggle: "1"
+  std::map<std::string, std::string, std::less<>> variables_;  // flag -> what gave its value
 };
 
 struct Positional {

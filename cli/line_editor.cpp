@@ -107,7 +107,9 @@ struct LineEditor::State {
   History* history = nullptr;
   Typing typing;
   std::filesystem::path file;
-  bool told = false;  // that it cannot be written
+  bool told = false;            // that it cannot be written
+  std::function<bool()> waits;  // lines from elsewhere
+  std::function<void()> show;
 };
 
 LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_unique<State>()) {
@@ -143,6 +145,28 @@ LineEditor::~LineEditor() {
   if (s.editor != nullptr) el_end(s.editor);
 }
 
+void LineEditor::while_nothing_is_typed(std::function<bool()> waits, std::function<void()> show) {
+  state_->waits = std::move(waits);
+  state_->show = std::move(show);
+}
+
+// libedit draws its prompt when it reads: until then it is ours.
+void LineEditor::wait_for_typing(const std::string& prompt) {
+  constexpr int kLookEveryMs = 200;
+  constexpr const char* kBackAndClear = "\r\x1b[K";
+  if (!state_->waits) return;
+  tell("{}", prompt);
+  std::fflush(stderr);
+  while (!comes_within(Stream::in, kLookEveryMs)) {
+    if (!state_->waits()) continue;
+    tell("{}", kBackAndClear);
+    state_->show();
+    tell("{}", prompt);
+    std::fflush(stderr);
+  }
+  tell("{}", kBackAndClear);
+}
+
 std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
   State& s = *state_;
   if (s.editor == nullptr) {
@@ -155,6 +179,8 @@ std::optional<std::string> LineEditor::read_line(const std::string& prompt) {
   // The terminal is raw before the prompt stands there: libedit itself waits until it reads, and a Ctrl-D that the
   // terminal took as a line of its own until then arrives as a NUL.
   el_set(s.editor, EL_PREP_TERM, 1);
+  if (!s.typing.within) wait_for_typing(prompt);
+  if (end_waits(Stream::in)) return std::nullopt;
   int count = 0;
   const char* typed = el_gets(s.editor, &count);
   if (typed == nullptr || count <= 0) return std::nullopt;

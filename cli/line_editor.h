@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,9 +19,13 @@ class LineEditor {
   // Empty at the end of the input (Ctrl-D), and after an interrupt.
   std::optional<std::string> read(const std::string& prompt);
 
+  // On a terminal, until something is typed, `waits` is asked some times a second whether there are lines to show.
+  void while_nothing_is_typed(std::function<bool()> waits, std::function<void()> show);
+
  private:
   struct State;
   std::optional<std::string> read_line(const std::string& prompt);
+  void wait_for_typing(const std::string& prompt);
   std::unique_ptr<State> state_;
 };
 

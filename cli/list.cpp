@@ -1,15 +1,16 @@
 // onw list: the models on this machine.
 #include <fmt/chrono.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/paths.h"
+#include "cli/cache_items.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "hub/leftovers.h"
 #include "hub/local.h"
-#include "runtime/compile_ahead.h"
 
 namespace onw::cli {
 namespace {
@@ -20,57 +21,39 @@ std::time_t seconds_of(std::filesystem::file_time_type time) {
   return std::chrono::system_clock::to_time_t(std::chrono::file_clock::to_sys(time) + std::chrono::nanoseconds(0));
 }
 
-// One thing in the cache.
-struct Kept {
-  std::string kind;  // "layout", "compiled graph", "table"
-  std::string model, what;
-  int64_t bytes = 0;
-  std::filesystem::file_time_type used;
-};
-
-std::string what_of(const openvino::BlobRecord& r) {
-  const std::string graph = fmt::format("{} for {} rows on {}", r.segment, r.rows, r.platform);
-  return r.ended == openvino::Ended::compiled ? graph : fmt::format("{}: {}", graph, name(r.ended));
-}
-
-Result<std::vector<Kept>> kept_in_cache() {
-  std::vector<Kept> all;
-  const auto layouts = layout_cache().entries();
-  RETURN_IF_ERROR(layouts);
-  for (const auto& entry : *layouts) all.push_back({"layout", entry.model, "", entry.bytes, entry.used});
-  const auto blobs = blob_store().entries();
-  RETURN_IF_ERROR(blobs);
-  for (const auto& r : *blobs) all.push_back({"compiled graph", r.model, what_of(r), r.bytes, r.used});
-  std::error_code failed;
-  for (const auto& folder : std::filesystem::directory_iterator(cache_folder(), failed)) {
-    const std::string name = folder.path().filename().string();
-    if (!folder.is_directory() || name == "layouts" || name == "blobs") continue;
-    for (const auto& item : std::filesystem::directory_iterator(folder.path(), failed))
-      if (item.is_regular_file())
-        all.push_back({"table", "", name, static_cast<int64_t>(item.file_size()), item.last_write_time()});
-  }
-  return all;
-}
-
 ordered_json cache_json(const std::vector<Kept>& kept) {
   ordered_json entries = ordered_json::array();
   for (const Kept& k : kept)
     entries.push_back({{"kind", k.kind},
                        {"model", k.model},
                        {"what", k.what},
+                       {"trouble", k.trouble.empty() ? ordered_json() : ordered_json(k.trouble)},
+                       {"unused", k.unused.empty() ? ordered_json() : ordered_json(k.unused)},
                        {"bytes", k.bytes},
                        {"used", fmt::format("{:%FT%TZ}", fmt::gmtime(seconds_of(k.used)))}});
   return {
       {"folder", cache_folder().string()}, {"bytes", folder_bytes(cache_folder())}, {"entries", std::move(entries)}};
 }
 
+std::string what_text(const Kept& k) {
+  const std::string& why = k.trouble.empty() ? k.unused : k.trouble;
+  return why.empty() ? k.what : fmt::format("{}{}{}", k.what, k.what.empty() ? "" : ": ", why);
+}
+
 Result<void> print_cache(const std::vector<Kept>& kept) {
   std::vector<std::vector<std::string>> rows = {{"CACHED", "MODEL", "WHAT", "SIZE", "USED"}};
   for (const Kept& k : kept)
-    rows.push_back(
-        {k.kind, k.model, k.what, bytes_text(k.bytes), fmt::format("{:%F %R}", fmt::localtime(seconds_of(k.used)))});
+    rows.push_back({k.kind, k.model, what_text(k), bytes_text(k.bytes),
+                    fmt::format("{:%F %R}", fmt::localtime(seconds_of(k.used)))});
   if (!kept.empty()) RETURN_IF_ERROR(print("{}", table(rows)));
-  return print("cache: {} in {} (may be deleted)\n", bytes_text(folder_bytes(cache_folder())), cache_folder().string());
+  const auto of_no_use =
+      std::ranges::count_if(kept, [](const Kept& k) { return !k.trouble.empty() || !k.unused.empty(); });
+  if (of_no_use > 0)
+    tell(
+        "{} of them {} of no use: onw rm --cache --unused removes {}. What is damaged is made anew when it is wanted\n",
+        of_no_use, of_no_use == 1 ? "is" : "are", of_no_use == 1 ? "it" : "them");
+  return print("cache: {} in {} (may be deleted: onw rm --cache)\n", bytes_text(folder_bytes(cache_folder())),
+               cache_folder().string());
 }
 
 Result<void> print_json(const std::vector<LocalModel>& models, const std::vector<Leftover>& unfinished,

@@ -19,6 +19,18 @@ size_t shown_width(std::string_view cell) {
       std::count_if(cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
+// Line ends and tabs would break the columns.
+std::string one_line(const std::string& cell) {
+  std::string out;
+  for (const char c : cell) {
+    if (c == '\n' || c == '\t')
+      out += c == '\n' ? "\\n" : "\\t";
+    else
+      out += c;
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<void> write_output(std::string_view bytes) {
@@ -67,7 +79,7 @@ std::string printable(std::string_view text, size_t most) {
 std::string table(const std::vector<std::vector<std::string>>& rows_of_text) {
   auto rows = rows_of_text;
   for (auto& row : rows)
-    for (auto& cell : row) cell = printable(cell);
+    for (auto& cell : row) cell = one_line(printable(cell));
   std::vector<size_t> width;
   std::vector<bool> numeric;
   for (size_t r = 0; r < rows.size(); ++r) {

@@ -22,10 +22,14 @@ constexpr int kUsage = 2;
 
 constexpr size_t kMessageBytes = 4000;  // a message may quote what was found
 
+}  // namespace
+
 int complain(const Error& e) {
   tell("onw: {}\n", printable(e.message, kMessageBytes));
   return e.code == Code::usage ? kUsage : kFailure;
 }
+
+namespace {
 
 int complain_of_command(const std::string& word) {
   std::vector<std::string_view> names;

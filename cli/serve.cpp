@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
+#include "cli/end_soon.h"
 #include "cli/engine_flags.h"
 #include "cli/model.h"
 #include "cli/output.h"
@@ -117,6 +118,7 @@ Result<void> run_serve(const Args& args) {
   ignore_broken_pipes();
   if (args.has("--api-key") && args.text("--api-key").empty())
     return error(Code::usage, "--api-key is empty, which would let anyone in. Give a key, or leave the flag out");
+  EndSoon end;
   // Before the model: an occupied port is told at once.
   const auto service = server::Service::start(app_options(args), http_options(args));
   RETURN_IF_ERROR(service);
@@ -140,6 +142,7 @@ Result<void> run_serve(const Args& args) {
     tell("There is no browser to open\n");
   ending.wait();
   http.stop();
+  end.begin({});
   return {};
 }
 

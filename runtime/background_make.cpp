@@ -22,8 +22,11 @@ void BackgroundMake::run() {
     return !cancel_->cancelled();
   };
   auto made = maker_({.progress = progress, .cancel = cancel_});
-  const std::lock_guard lock(mutex_);
-  made_ = std::move(made);
+  {
+    const std::lock_guard lock(mutex_);
+    made_ = std::move(made);
+  }
+  if (!cancel_->cancelled()) status_->wake();
 }
 
 void BackgroundMake::wait() {

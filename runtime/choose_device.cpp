@@ -53,8 +53,9 @@ std::string no_npu(const openvino::NpuMachine& machine) {
 }
 
 Result<DeviceChoice> choose_npu(const DeviceWorld& world) {
+  RETURN_IF_ERROR(world.stand_in);
   const openvino::NpuMachine machine = world.npu();
-  if (!world.stand_in)
+  if (!*world.stand_in)
     if (const std::string advice = openvino::npu_advice(machine); !advice.empty())
       return error(Code::unsupported, "{}. --device CPU works without", advice);
   const auto library = world.library();
@@ -66,9 +67,9 @@ Result<DeviceChoice> choose_npu(const DeviceWorld& world) {
   const openvino::Platform& platform = openvino::npu_platform(fact(*device, "DEVICE_ARCHITECTURE"), machine.name);
   return DeviceChoice{.device = "NPU",
                       .platform = std::string(platform.name),
-                      .reason = world.stand_in ? kStandIn : "",
+                      .reason = *world.stand_in ? kStandIn : "",
                       .library = *library,
-                      .stand_in = world.stand_in};
+                      .stand_in = *world.stand_in};
 }
 
 Result<DeviceChoice> choose_gpu(const DeviceWorld& world) {
@@ -83,13 +84,15 @@ Result<DeviceChoice> choose_gpu(const DeviceWorld& world) {
   return DeviceChoice{.device = "GPU", .platform = "GPU", .reason = {}, .library = *library};
 }
 
-DeviceChoice choose_default(const DeviceWorld& world) {
-  if (!world.stand_in && world.npu().name.empty())
-    return {.device = "CPU", .platform = {}, .reason = "this machine shows no NPU"};
+Result<DeviceChoice> choose_default(const DeviceWorld& world) {
+  RETURN_IF_ERROR(world.stand_in);
+  if (!*world.stand_in && world.npu().name.empty())
+    return DeviceChoice{.device = "CPU", .platform = {}, .reason = "this machine shows no NPU"};
   auto npu = choose_npu(world);
   if (!npu)
-    return {.device = "CPU", .platform = {}, .reason = fmt::format("the NPU does not work: {}", npu.error().message)};
-  if (!world.stand_in) npu->reason = "the NPU works";
+    return DeviceChoice{
+        .device = "CPU", .platform = {}, .reason = fmt::format("the NPU does not work: {}", npu.error().message)};
+  if (!*world.stand_in) npu->reason = "the NPU works";
   return std::move(*npu);
 }
 
@@ -157,7 +160,7 @@ DeviceWorld this_machine() {
   return {.npu = [] { return openvino::look_at_npu(); },
           .library = [] { return openvino::find_library(openvino::search_places()); },
           .probe = probe_remembered,
-          .stand_in = openvino::stands_in_for_npu()};
+          .stand_in = openvino::npu_stand_in()};
 }
 
 Result<DeviceChoice> choose_device(std::string_view asked, const DeviceWorld& world) {

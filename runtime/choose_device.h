@@ -25,14 +25,14 @@ struct DeviceWorld {
   std::function<openvino::NpuMachine()> npu;
   std::function<Result<std::filesystem::path>()> library;
   std::function<Result<openvino::Probe>(const std::filesystem::path& library, const std::string& device)> probe;
-  bool stand_in = false;  // ONW_NPU_STAND_IN=CPU
+  Result<bool> stand_in = false;  // ONW_NPU_STAND_IN=CPU; an error for another value
 };
 // This machine's. What a probe finds to work is believed for an hour, in the cache; and asked once a process.
 DeviceWorld this_machine();
 
-// `asked`: a name as above, or empty for the default. The default never fails, and asks nobody where the machine shows
-// no NPU. Errors: unsupported for another name, or a device that does not work, with what to do; not_found where
-// OpenVINO is missing, with how to get it.
+// `asked`: a name as above, or empty for the default, which asks nobody where the machine shows no NPU. Errors: usage
+// for a wrong variable; where a device was asked for, unsupported for another name, or a device that does not work,
+// with what to do; not_found where OpenVINO is missing, with how to get it.
 Result<DeviceChoice> choose_device(std::string_view asked, const DeviceWorld& world);
 Result<DeviceChoice> choose_device(std::string_view asked);
 

@@ -13,7 +13,7 @@ struct Machine {
   openvino::NpuMachine npu;
   std::string no_library;  // why there is no OpenVINO
   std::vector<openvino::DeviceFacts> devices;
-  bool stand_in = false;
+  Result<bool> stand_in = false;
   int asked = 0;
 
   Result<DeviceChoice> choose(std::string_view device) {
@@ -121,6 +121,12 @@ TEST(ChooseDevice, a_stand_in_needs_no_NPU) {
     EXPECT_EQ(choice->device, "NPU");
     EXPECT_TRUE(choice->stand_in);
   }
+}
+
+TEST(ChooseDevice, a_stand_in_that_there_is_not_is_told_and_not_ignored) {
+  Machine machine{.npu = ready(), .devices = {npu()}, .stand_in = error(Code::usage, "ONW_NPU_STAND_IN is 'GPU'")};
+  for (const char* device : {"", "NPU"}) EXPECT_EQ(machine.complaint(device), "ONW_NPU_STAND_IN is 'GPU'");
+  EXPECT_EQ(machine.complaint("CPU"), "it gives CPU");
 }
 
 TEST(ChooseDevice, a_GPU_is_one_of_Intels_that_works) {

@@ -8,7 +8,9 @@
 #include "targets/openvino/compile.h"
 #include "targets/openvino/find.h"
 #include "targets/openvino/npu_machine.h"
+#include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
+#include "targets/openvino/stand_in.h"
 #include "targets/openvino/supported.h"
 
 namespace onw {
@@ -25,10 +27,79 @@ Result<void> require_device(const openvino::Runtime& runtime, const std::string&
   const auto devices = runtime.devices();
   RETURN_IF_ERROR(devices);
   if (std::ranges::any_of(*devices, [&](const std::string& d) { return d.starts_with(device); })) return {};
-  return error(Code::unsupported,
-               "OpenVINO shows no {} on this machine: onw doctor says why. For an NPU that is not here: --platform "
-               "3720, 4000 or 5010",
-               device);
+  return error(Code::unsupported, "OpenVINO shows no {} on this machine: onw doctor says why{}", device,
+               device == "NPU" ? ". For an NPU that is not here: --platform 3720, 4000 or 5010" : "");
+}
+
+// The device itself: its graphs are compiled as serving wants them, and loaded.
+Result<CompiledAhead> for_device_here(const std::filesystem::path& model_folder, const std::filesystem::path& library,
+                                      const openvino::Runtime& runtime, const CompileAheadOptions& options) {
+  bool stand_in = false;
+  if (options.device == "NPU") {
+    const auto asked = openvino::npu_stand_in();
+    RETURN_IF_ERROR(asked);
+    stand_in = *asked;
+  }
+  if (!stand_in) RETURN_IF_ERROR(require_device(runtime, options.device));
+  const DeviceChoice choice{.device = options.device,
+                            .platform = std::string(platform_here(runtime, options.device).name),
+                            .reason = {},
+                            .library = library,
+                            .stand_in = stand_in};
+  std::shared_ptr<openvino::BlobUse> use;
+  const auto loaded = load_executable(model_folder,
+                                      {.device = options.device,
+                                       .observer = options.layout_observer,
+                                       .cancel = options.cancel,
+                                       .fused = false,  // made beside the answers
+                                       .with_blobs =
+                                           [&](openvino::BlobOptions& blobs) {
+                                             blobs.again = options.again;
+                                             blobs.must_store = true;
+                                             blobs.observer = options.observer;
+                                             use = blobs.use;
+                                           }},
+                                      choice);
+  RETURN_IF_ERROR(loaded);
+  return CompiledAhead{.graphs = use->records, .loaded = true, .stand_in = stand_in};
+}
+
+// A device that need not be here: compiled, and not tried.
+Result<CompiledAhead> for_platform(const std::filesystem::path& model_folder,
+                                   std::shared_ptr<const openvino::Runtime> runtime,
+                                   const CompileAheadOptions& options) {
+  if (openvino::stands_in_for_npu())
+    return error(
+        Code::usage,
+        "ONW_NPU_STAND_IN puts OpenVINO's CPU device in the place of this machine's NPU: unset it for --platform "
+        "{}, or leave --platform out",
+        options.platform);
+  const auto model = open_model(model_folder);
+  RETURN_IF_ERROR(model);
+  RETURN_IF_ERROR(openvino::check_supported(model->program, options.device));
+  const auto weights = row_weights(*model, options.layout_observer);
+  RETURN_IF_ERROR(weights);
+  const openvino::Platform& platform = *openvino::find_platform(options.platform);
+  auto blobs = blob_options(*model, *weights, std::string(platform.name));
+  RETURN_IF_ERROR(blobs);
+  blobs->again = options.again;
+  blobs->must_store = true;
+  blobs->observer = options.observer;
+  blobs->cancel = options.cancel;
+  // The numbers of rows that serving takes where memory is no bound.
+  const auto plan = openvino::plan_resident(platform, {});
+  RETURN_IF_ERROR(plan);
+  OpenVinoOptions o{.runtime = std::move(runtime),
+                    .block_rows = plan->block_rows,
+                    .openvino_device = std::string(platform.openvino),
+                    .properties = openvino::properties_of(platform),
+                    .blobs = std::move(*blobs)};
+  o.properties.emplace_back("NPU_PLATFORM", options.platform);
+  const auto compiled = openvino::compile_into_store(model->program, *weights, o, platform.formats);
+  RETURN_IF_ERROR(compiled);
+  CompiledAhead ahead;
+  for (const openvino::Blob& blob : *compiled) ahead.graphs.push_back(blob.record);
+  return ahead;
 }
 
 }  // namespace
@@ -40,43 +111,22 @@ Result<openvino::BlobOptions> blob_options(const OpenedModel& model, const Weigh
   RETURN_IF_ERROR(digest);
   std::string files = *digest;  // a file of the layout cache has what it holds in its name
   for (size_t i = 1; i < weights.files.size(); ++i) files += " " + weights.files[i].path.filename().string();
+  const auto folder = std::filesystem::weakly_canonical(model.folder->path());
   return openvino::BlobOptions{.folder = blob_store().folder(),
                                .child = {this_program().string(), std::string(openvino::kCompileCommand)},
-                               .model = std::filesystem::weakly_canonical(model.folder->path()).filename().string(),
+                               .model = folder.filename().string(),
+                               .model_folder = folder.string(),
                                .weights_digest = sha256_hex(std::string_view(files)),
                                .platform = std::move(platform)};
 }
 
-Result<std::vector<openvino::Blob>> compile_ahead(const std::filesystem::path& model_folder,
-                                                  const CompileAheadOptions& options) {
+Result<CompiledAhead> compile_ahead(const std::filesystem::path& model_folder, const CompileAheadOptions& options) {
   const auto library = openvino::find_library(openvino::search_places());
   RETURN_IF_ERROR(library);
   auto runtime = openvino::Runtime::load(*library);
   RETURN_IF_ERROR(runtime);
-  if (options.platform.empty()) RETURN_IF_ERROR(require_device(**runtime, options.device));
-  const auto model = open_model(model_folder);
-  RETURN_IF_ERROR(model);
-  RETURN_IF_ERROR(openvino::check_supported(model->program, options.device));
-  const auto weights = row_weights(*model, options.layout_observer);
-  RETURN_IF_ERROR(weights);
-  const openvino::Platform& platform =
-      options.platform.empty() ? platform_here(**runtime, options.device) : *openvino::find_platform(options.platform);
-  auto blobs = blob_options(*model, *weights, std::string(platform.name));
-  RETURN_IF_ERROR(blobs);
-  blobs->again = options.again;
-  blobs->must_store = true;
-  blobs->observer = options.observer;
-  blobs->cancel = options.cancel;
-  // The numbers of rows that serving takes where memory is no bound.
-  const auto plan = openvino::plan_resident(platform, {});
-  RETURN_IF_ERROR(plan);
-  OpenVinoOptions o{.runtime = *runtime,
-                    .block_rows = plan->block_rows,
-                    .openvino_device = std::string(platform.openvino),
-                    .properties = openvino::properties_of(platform),
-                    .blobs = std::move(*blobs)};
-  if (!options.platform.empty()) o.properties.emplace_back("NPU_PLATFORM", options.platform);
-  return openvino::compile_into_store(model->program, *weights, o, platform.formats);
+  return options.platform.empty() ? for_device_here(model_folder, *library, **runtime, options)
+                                  : for_platform(model_folder, *runtime, options);
 }
 
 }  // namespace onw

@@ -21,10 +21,16 @@ struct CompileAheadOptions {
   std::shared_ptr<CancelToken> cancel = nullptr;
 };
 
-// In the order of the graphs. Errors: those of load_executable for the model; unsupported without OpenVINO, the device
-// or a compiler, with what to do; no_space, io, cancelled: what is done stays, and the same call goes on.
-Result<std::vector<openvino::Blob>> compile_ahead(const std::filesystem::path& model_folder,
-                                                  const CompileAheadOptions& options);
+struct CompiledAhead {
+  std::vector<openvino::BlobRecord> graphs;
+  bool loaded = false;    // by the device, which is here; else nobody has tried them
+  bool stand_in = false;  // the device is OpenVINO's CPU device in the NPU's place (ONW_NPU_STAND_IN)
+};
+
+// For a device that is here, everything that serving takes, each graph loaded once; for a platform segments and head.
+// Errors: those of load_executable for the model; unsupported without OpenVINO, the device or a compiler, and where a
+// graph does not load, with what to do; no_space, io, cancelled: what is done stays, and the same call goes on.
+Result<CompiledAhead> compile_ahead(const std::filesystem::path& model_folder, const CompileAheadOptions& options);
 
 // Where compiled graphs lie, for whoever lists or prunes them.
 openvino::BlobStore blob_store();

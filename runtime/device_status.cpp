@@ -16,18 +16,35 @@ const char* name(DeviceState state) {
   return "";
 }
 
+DeviceReport since(const DeviceReport& before, const DeviceReport& now) {
+  DeviceReport r = now;
+  for (int64_t DeviceReport::* const counter :
+       {&DeviceReport::device_steps, &DeviceReport::standby_steps, &DeviceReport::moves, &DeviceReport::wrong_steps,
+        &DeviceReport::refused_steps, &DeviceReport::losses})
+    r.*counter -= before.*counter;
+  return r;
+}
+
+namespace {
+
+std::string who_computed(const DeviceReport& r) {
+  const std::string fused =
+      r.fused_tokens > 0 ? fmt::format(", attention inside its graphs up to {} tokens", r.fused_tokens) : "";
+  if (r.device_steps > 0 && r.standby_steps == 0) return fmt::format("on the {}{}", r.device, fused);
+  if (r.device_steps > 0)
+    return fmt::format("{} step{} on the CPU, {} on the {}{}", r.standby_steps, r.standby_steps == 1 ? "" : "s",
+                       r.device_steps, r.device, fused);
+  if (r.state == DeviceState::ready) return "on the CPU";
+  if (r.state == DeviceState::given_up) return fmt::format("on the CPU, without the {}", r.device);
+  return fmt::format("on the CPU while the {} is made ready{}", r.device,
+                     r.of > 0 ? fmt::format(": {} of {} graphs", r.made, r.of) : "");
+}
+
+}  // namespace
+
 std::string describe(const DeviceReport& r) {
   if (r.device.empty()) return "";
-  std::string text;
-  if (r.state == DeviceState::ready)
-    text = fmt::format(
-        "on the {}{}", r.device,
-        r.fused_tokens > 0 ? fmt::format(", attention inside its graphs up to {} tokens", r.fused_tokens) : "");
-  else if (r.state == DeviceState::given_up)
-    text = fmt::format("on the CPU, without the {}", r.device);
-  else
-    text = fmt::format("on the CPU while the {} is made ready{}", r.device,
-                       r.of > 0 ? fmt::format(": {} of {} graphs", r.made, r.of) : "");
+  std::string text = who_computed(r);
   if (r.wrong_steps > 0)
     text += fmt::format("; wrong numbers in {} step{}, computed again", r.wrong_steps, r.wrong_steps == 1 ? "" : "s");
   if (r.refused_steps > 0)

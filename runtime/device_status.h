@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "targets/executable.h"
+
 namespace onw {
 
 enum class DeviceState : uint8_t { making, ready, given_up };
@@ -53,14 +55,38 @@ class DeviceStatus {
     if (notice_) notice_(text);
   }
 
+  // The engine sets what wakes its thread, which then attends; the hand-over what it does then.
+  void on_wake(std::function<void()> wake) {
+    const std::lock_guard lock(mutex_);
+    wake_ = std::move(wake);
+  }
+  void wake() const {
+    std::function<void()> wake;
+    {
+      const std::lock_guard lock(mutex_);
+      wake = wake_;
+    }
+    if (wake) wake();
+  }
+  void on_attend(std::function<void(const CancelToken& cancel)> attend) { attend_ = std::move(attend); }
+  // On the engine's thread alone, between steps: takes over what was made meanwhile, or tells why there is nothing.
+  void attend(const CancelToken& cancel) const {
+    if (attend_) attend_(cancel);
+  }
+
  private:
   mutable std::mutex mutex_;
   DeviceReport report_;
   Notice notice_;
+  std::function<void()> wake_;
+  std::function<void(const CancelToken& cancel)> attend_;
 };
 
-// For people, beside an answer: "on the NPU", "on the CPU while the NPU is made ready: 3 of 31 graphs"; empty without a
-// hand-over.
-std::string describe(const DeviceReport& report);
+// What happened between two reports: counters are differences, the state is the later one's.
+DeviceReport since(const DeviceReport& before, const DeviceReport& now);
+
+// For people, beside an answer: what computed it, by the counters of `since`: "on the NPU", "on the CPU while the NPU
+// is made ready: 3 of 31 graphs", "12 steps on the CPU, 30 on the NPU"; empty without a hand-over.
+std::string describe(const DeviceReport& answer);
 
 }  // namespace onw

@@ -25,6 +25,7 @@ struct Inbox {
   std::condition_variable arrived;
   std::vector<std::shared_ptr<Job>> jobs;
   bool something_cancelled = false;
+  bool device_wants_attention = true;  // at first: it may have been made before there was an engine
   bool stopping = false;
   EngineStats stats;
   RunningStep running_step;
@@ -75,7 +76,19 @@ class ThreadedEngine final : public Engine {
         max_sessions_(limits.max_sessions),
         inbox_(std::make_shared<Inbox>()),
         worker_(std::make_unique<Worker>(std::move(executable), limits, inbox_->running_step)),
-        thread_([this] { loop(); }) {}
+        thread_([this] { loop(); }) {
+    if (device_ == nullptr) return;
+    device_->on_wake([inbox = std::weak_ptr(inbox_)] {
+      const auto to = inbox.lock();
+      if (to == nullptr) return;
+      {
+        const std::lock_guard lock(to->mutex);
+        to->device_wants_attention = true;
+      }
+      to->arrived.notify_one();
+    });
+    device_->wake();
+  }
 
   ~ThreadedEngine() override {
     {
@@ -120,17 +133,21 @@ class ThreadedEngine final : public Engine {
   // Sleeps while there is nothing to do. The worker, and with it every sequence, is touched by this thread alone.
   void loop() {
     std::vector<std::shared_ptr<Job>> jobs;
+    bool attends = false;
     for (;;) {
       {
         std::unique_lock lock(inbox_->mutex);
         inbox_->stats = worker_->stats();
         inbox_->arrived.wait(lock, [this] {
-          return inbox_->stopping || inbox_->something_cancelled || !inbox_->jobs.empty() || !worker_->idle();
+          return inbox_->stopping || inbox_->something_cancelled || inbox_->device_wants_attention ||
+                 !inbox_->jobs.empty() || !worker_->idle();
         });
         jobs.swap(inbox_->jobs);
         inbox_->something_cancelled = false;
+        attends = std::exchange(inbox_->device_wants_attention, false);
         if (inbox_->stopping) break;
       }
+      if (attends) attend();
       for (auto& job : jobs) worker_->add(std::move(job));
       jobs.clear();
       worker_->step();
@@ -138,6 +155,12 @@ class ThreadedEngine final : public Engine {
     for (auto& job : jobs) worker_->add(std::move(job));
     worker_->cancel_all();
     worker_.reset();
+  }
+
+  void attend() {
+    if (device_ == nullptr) return;
+    device_->attend(inbox_->running_step.begin_unasked());
+    inbox_->running_step.end();
   }
 
   EngineSetup info_;

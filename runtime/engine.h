@@ -16,19 +16,20 @@
 namespace onw {
 
 struct EngineOptions {
-  std::string device = "CPU";        // NPU | GPU | CPU | openvino:CPU | reference; empty: the NPU where one works
-  std::string device_reason = {};    // why this one, for people; Engine::load says it itself
-  int64_t context_tokens = 0;        // 0: the least of the model's, what memory allows, and 32768
-  std::optional<KvFormat> kv;        // none: the model's default
-  std::optional<bool> fused;         // whether the NPU or GPU gets graphs with attention inside; none: as they have it
-  int threads = 0;                   // 0: one per physical core, within the quota of the process
-  int64_t memory_bytes = 0;          // for weights, states and work; 0: what the machine has available
-  int64_t prefix_cache_bytes = -1;   // for states kept between requests; -1: a quarter of what states may take, and
-                                     // at least one whole context
-  int max_sessions = 32;             // answers computed at the same time; further requests wait
-  int prompt_rows_per_step = 512;    // prompt rows in one step while nobody waits for a token
-  double step_latency_seconds = .2;  // how long a prompt chunk may hold up running answers
-  bool prompt_lookup = true;         // drafts from what was said before in the conversation
+  std::string device = "CPU";         // NPU | GPU | CPU | openvino:CPU | reference; empty: the NPU where one works
+  std::string device_reason = {};     // why this one, for people; Engine::load says it itself
+  std::string device_chosen_by = {};  // what named it, where that is no flag: "ONW_DEVICE=NPU"
+  int64_t context_tokens = 0;         // 0: the least of the model's, what memory allows, and 32768
+  std::optional<KvFormat> kv;         // none: the model's default
+  std::optional<bool> fused;          // whether the NPU or GPU gets graphs with attention inside; none: as they have it
+  int threads = 0;                    // 0: one per physical core, within the quota of the process
+  int64_t memory_bytes = 0;           // for weights, states and work; 0: what the machine has available
+  int64_t prefix_cache_bytes = -1;    // for states kept between requests; -1: a quarter of what states may take, and
+                                      // at least one whole context
+  int max_sessions = 32;              // answers computed at the same time; further requests wait
+  int prompt_rows_per_step = 512;     // prompt rows in one step while nobody waits for a token
+  double step_latency_seconds = .2;   // how long a prompt chunk may hold up running answers
+  bool prompt_lookup = true;          // drafts from what was said before in the conversation
   // Also from the requests and answers before it, whoever's they are: how fast an answer comes then hints at what
   // others said.
   bool lookup_in_earlier = false;

@@ -58,8 +58,12 @@ class TwoSides final : public HandOver {
       r.device = options_.device;
       r.insisted = options_.insisted;
     });
+    status_->on_attend([this](const CancelToken& cancel) { take_over(cancel); });
     make_.start();
   }
+  ~TwoSides() override { status_->on_attend({}); }
+  TwoSides(const TwoSides&) = delete;
+  TwoSides& operator=(const TwoSides&) = delete;
 
   const ExecutableInfo& info() const override { return info_; }
   bool mixes_prompt_and_decode() const override { return standby_->executable->mixes_prompt_and_decode(); }
@@ -92,7 +96,7 @@ class TwoSides final : public HandOver {
 
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, mixes_prompt_and_decode()));
-    take_over();
+    take_over(cancel);
     for (;;) {
       if (options_.insisted && given_up_) return refusal();
       std::optional<Error> fault;
@@ -108,17 +112,21 @@ class TwoSides final : public HandOver {
 
   // ---- the device comes and goes
 
-  void take_over() {
-    auto made = make_.take();
-    if (!made) return;
-    if (!*made) return give_up(made->error().message);
-    std::unique_ptr<Executable> device = std::move(**made);
-    if (auto fits = check_promises(device->info()); !fits) return give_up(fits.error().message);
+  void take_over(const CancelToken& cancel) {
+    if (auto made = make_.take()) {
+      if (!*made) return give_up(made->error().message);
+      made_ = std::move(**made);
+      if (auto fits = check_promises(made_->info()); !fits) return give_up(fits.error().message);
+    }
+    if (made_ == nullptr) return;
     if (options_.check)
-      if (auto same = options_.check(*device, *standby_->executable); !same) return give_up(same.error().message);
+      if (auto same = options_.check(*made_, *standby_->executable, cancel); !same) {
+        if (same.error().code != Code::cancelled) return give_up(same.error().message);
+        return status_->wake();  // whoever waits no longer: when there is time again
+      }
     device_ = std::make_shared<Side>();
     device_->name = options_.device;
-    device_->executable = std::move(device);
+    device_->executable = std::move(made_);
     if (observer_ != nullptr) device_->executable->observe(observer_);
     steps_since_made_ = 0;
     status_->change([](DeviceReport& r) { r.state = DeviceState::ready; });
@@ -141,6 +149,7 @@ class TwoSides final : public HandOver {
 
   void give_up(const std::string& why) {
     given_up_ = why;
+    made_.reset();
     drop_device();
     status_->change([&](DeviceReport& r) {
       r.state = DeviceState::given_up;
@@ -151,8 +160,11 @@ class TwoSides final : public HandOver {
   }
 
   Failure refusal() const {
-    return error(Code::internal, "the {} was asked for and does not answer: {}. --device CPU answers without it",
-                 options_.device, *given_up_);
+    const std::string flag = "--device " + options_.device;
+    return error(Code::internal,
+                 "the {} was asked for ({}) and does not answer; why was told when it was given up. Start onw with "
+                 "--device CPU, which answers without it; onw doctor shows what the {} lacks",
+                 options_.device, options_.asked_by.empty() ? flag : options_.asked_by, options_.device);
   }
 
   // What lives on the device goes over to the standby; what cannot now, when it is next used.
@@ -369,7 +381,8 @@ class TwoSides final : public HandOver {
 
   HandOverOptions options_;
   ExecutableInfo info_;
-  SidePtr standby_, device_;  // device_: none until it is ready
+  SidePtr standby_, device_;          // device_: none until it is ready
+  std::unique_ptr<Executable> made_;  // and not yet compared with the standby
   std::shared_ptr<DeviceStatus> status_;
   std::optional<std::string> given_up_;
   bool rebuilt_ = false;

@@ -27,9 +27,10 @@ struct HandOverOptions {
   std::string device = "NPU";  // in messages
   // The user named the device: where it cannot be had, steps fail and say why. Else the standby goes on without it.
   bool insisted = false;
+  std::string asked_by = {};  // then: what named it; empty: the flag --device
   // Whether the device computes what the standby does, before its first step; on the engine's thread. An error is the
-  // reason to give the device up.
-  std::function<Result<void>(Executable& device, Executable& standby)> check = {};
+  // reason to give the device up, but for cancelled: then it is asked again.
+  std::function<Result<void>(Executable& device, Executable& standby, const CancelToken& cancel)> check = {};
   std::shared_ptr<DeviceStatus> status = {};  // none: nobody looks
   // For tests: whether the device, if ready, computes the next step of a sequence of this length.
   std::function<bool(int64_t length)> prefers_device = {};
@@ -37,7 +38,8 @@ struct HandOverOptions {
 
 class HandOver : public Executable {
  public:
-  // Until the device is made or has failed; it is taken over with the next step.
+  // Until the device is made or has failed. It is taken over with DeviceStatus::attend, which the engine's thread is
+  // woken for, or with the next step.
   virtual void wait_until_made() = 0;
   virtual DeviceReport report() const = 0;
 };

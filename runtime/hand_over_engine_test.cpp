@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/testing/engine_driver.h"
@@ -14,6 +17,7 @@ namespace onw::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class HandOverEngine : public ::testing::Test {
  protected:
@@ -101,8 +105,52 @@ TEST_F(HandOverEngine, who_insists_on_a_device_that_is_gone_gets_an_error_that_s
   for (int i = 0; i < 200 && got.finish != FinishReason::error; ++i)
     got = answer(*engine_, {.prompt = {1}, .sampling = {.seed = 1}, .max_tokens = 20});
   ASSERT_TRUE(got.error);
-  EXPECT_THAT(got.error->message, HasSubstr("the NPU was asked for and does not answer: it was lost twice"));
-  EXPECT_THAT(got.error->message, HasSubstr("--device CPU"));
+  EXPECT_THAT(got.error->message, HasSubstr("the NPU was asked for (--device NPU) and does not answer"));
+  EXPECT_THAT(got.error->message, HasSubstr("Start onw with --device CPU"));
+  EXPECT_THAT(got.error->message, Not(HasSubstr("DEVICE_LOST"))) << "the driver's words are in the notice";
+  EXPECT_THAT(notices(), HasSubstr("The NPU does not answer: it was lost twice (DEVICE_LOST)"));
+}
+
+// Nobody asks anything: who started onw is told all the same, when it happens.
+TEST(HandOverIdle, a_device_that_is_made_or_fails_is_told_at_once) {
+  for (const bool works : {true, false}) {
+    std::promise<std::string> told;
+    std::atomic<bool> may_end = false;
+    auto status = std::make_shared<DeviceStatus>([&](const std::string& text) { told.set_value(text); });
+    const auto maker = [&](const Making&) -> Result<std::unique_ptr<Executable>> {
+      while (!may_end) std::this_thread::yield();
+      if (!works) return error(Code::unsupported, "the compiler gave up");
+      return std::make_unique<FakeExecutable>();
+    };
+    auto pair = make_hand_over(std::make_unique<FakeExecutable>(), maker, {.status = status});
+    const auto engine = Engine::create(std::move(pair), {.memory_bytes = int64_t{1} << 40}, status);
+    ASSERT_TRUE(engine);
+    may_end = true;
+    auto text = told.get_future();
+    ASSERT_EQ(text.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    EXPECT_THAT(text.get(), HasSubstr(works ? "The NPU is ready" : "The CPU answers, without the NPU: the compiler"));
+    EXPECT_EQ((*engine)->stats().device.state, works ? DeviceState::ready : DeviceState::given_up);
+  }
+}
+
+// The comparison with the CPU may take seconds: the end does not wait for it.
+TEST(HandOverIdle, a_check_under_way_ends_with_the_engine) {
+  std::promise<void> begun;
+  const auto check = [&](Executable&, Executable&, const CancelToken& cancel) -> Result<void> {
+    begun.set_value();
+    while (!cancel.cancelled()) std::this_thread::yield();
+    return error(Code::cancelled, "stopped");
+  };
+  auto status = std::make_shared<DeviceStatus>();
+  auto pair =
+      make_hand_over(std::make_unique<FakeExecutable>(), makes([] { return std::make_unique<FakeExecutable>(); }),
+                     {.check = check, .status = status});
+  auto engine = Engine::create(std::move(pair), {.memory_bytes = int64_t{1} << 40}, status);
+  ASSERT_TRUE(engine);
+  begun.get_future().wait();
+  const auto start = std::chrono::steady_clock::now();
+  engine->reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 }  // namespace

@@ -96,12 +96,14 @@ TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
   EXPECT_EQ(pair_->report().device_steps, 0);
   may_end = true;
   pair_->wait_until_made();
+  const DeviceReport before = pair_->report();
   expect_answers(*sequence, tokens);
   EXPECT_EQ(pair_->report().standby_steps, 10);
   EXPECT_EQ(pair_->report().device_steps, 20);
   EXPECT_EQ(pair_->report().moves, 1);
-  EXPECT_EQ(describe(pair_->report()), "on the NPU");
-  EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready, .fused_tokens = 2048}),
+  EXPECT_EQ(describe(pair_->report()), "10 steps on the CPU, 20 on the NPU");
+  EXPECT_EQ(describe(since(before, pair_->report())), "on the NPU");
+  EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready, .device_steps = 1, .fused_tokens = 2048}),
             "on the NPU, attention inside its graphs up to 2048 tokens");
   EXPECT_THAT(notices(), HasSubstr("The NPU is ready"));
 }
@@ -140,18 +142,39 @@ TEST_F(HandOverFaults, who_insists_on_a_device_that_cannot_be_made_is_told_what_
   const auto out = pair_->run({.sequences = {&only, 1}, .rows = {&row, 1}}, CancelToken());
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, Code::internal) << "no fault of the request's";
-  EXPECT_EQ(out.error().message,
-            "the NPU was asked for and does not answer: the compiler gave up. Update the driver. --device CPU answers "
-            "without it");
+  EXPECT_EQ(
+      out.error().message,
+      "the NPU was asked for (--device NPU) and does not answer; why was told when it was given up. Start onw with "
+      "--device CPU, which answers without it; onw doctor shows what the NPU lacks");
+  EXPECT_THAT(notices(), HasSubstr("The NPU does not answer: the compiler gave up. Update the driver"));
 }
 
 TEST_F(HandOverFaults, a_device_that_fails_its_check_never_answers) {
-  begin({.check = [](Executable&, Executable&) -> Result<void> { return error(Code::numerics, "KL 3.1"); }});
+  begin({.check = [](Executable&, Executable&, const CancelToken&) -> Result<void> {
+    return error(Code::numerics, "KL 3.1");
+  }});
   pair_->wait_until_made();
   const auto sequence = new_sequence(*pair_);
   expect_answers(*sequence, some_tokens(*pair_, 10, 3));
   EXPECT_EQ(pair_->report().device_steps, 0);
   EXPECT_THAT(notices(), HasSubstr("without the NPU: KL 3.1"));
+}
+
+// Whoever waits for an answer no longer does not take the check along: it is made again.
+TEST_F(HandOverFaults, a_check_that_was_cancelled_is_made_again) {
+  int checks = 0;
+  begin({.check = [&](Executable&, Executable&, const CancelToken& cancel) -> Result<void> {
+    ++checks;
+    return cancel.cancelled() ? error(Code::cancelled, "stopped") : Result<void>();
+  }});
+  pair_->wait_until_made();
+  CancelToken cancelled;
+  cancelled.cancel();
+  status_->attend(cancelled);
+  EXPECT_EQ(pair_->report().state, DeviceState::making);
+  status_->attend(CancelToken());
+  EXPECT_EQ(pair_->report().state, DeviceState::ready);
+  EXPECT_EQ(checks, 2);
 }
 
 TEST_F(HandOverFaults, a_device_that_promises_less_is_not_taken) {

@@ -40,10 +40,19 @@ const CancelToken& RunningStep::begin(std::vector<Choice> choices) {
   return *token_;
 }
 
+const CancelToken& RunningStep::begin_unasked() {
+  const std::lock_guard lock(mutex_);
+  unasked_ = true;
+  token_.emplace();
+  cancel_if_unwanted();
+  return *token_;
+}
+
 void RunningStep::end() {
   const std::lock_guard lock(mutex_);
   token_.reset();
   choices_.clear();
+  unasked_ = false;
 }
 
 void RunningStep::reconsider() {
@@ -67,7 +76,7 @@ void RunningStep::cancel_if_unwanted() {
   const auto unwanted = [](const Choice& choice) {
     return choice.first->cancelled[static_cast<size_t>(choice.second)].load();
   };
-  if (stopped_ || std::ranges::all_of(choices_, unwanted)) token_->cancel();
+  if (stopped_ || (!unasked_ && std::ranges::all_of(choices_, unwanted))) token_->cancel();
 }
 
 }  // namespace onw

@@ -60,6 +60,8 @@ class RunningStep {
   // On the engine thread. The token lives until end().
   const CancelToken& begin(std::vector<Choice> choices);
   void end();
+  // For work that nobody asked for: only the end of the engine cancels it.
+  const CancelToken& begin_unasked();
 
   void reconsider();  // after a choice was cancelled: nobody left, nothing to finish
   void stop();        // the engine ends: this step and all later ones are cancelled
@@ -71,6 +73,7 @@ class RunningStep {
   std::mutex mutex_;
   std::optional<CancelToken> token_;
   std::vector<Choice> choices_;
+  bool unasked_ = false;
   bool stopped_ = false;
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/load.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -135,14 +137,20 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
   const auto shape = shape_of(model.program, *weights, options.fused);
   RETURN_IF_ERROR(shape);
   RETURN_IF_ERROR(plan_graphs(o, *platform, *shape, choice));
-  if (!platform->dynamic_rows) {  // compilers of NPUs and GPUs take minutes, and crash
-    auto blobs = blob_options(model, *weights, o.platform);
-    RETURN_IF_ERROR(blobs);
-    if (choice.stand_in) blobs->settings = openvino::stand_in_settings(o.exact);
-    blobs->cancel = options.cancel;
-    o.blobs = std::move(*blobs);
-  }
-  return make_openvino(model.program, std::move(*weights), o);
+  if (platform->dynamic_rows) return make_openvino(model.program, std::move(*weights), o);
+  // Compilers of NPUs and GPUs take minutes, and crash.
+  auto blobs = blob_options(model, *weights, o.platform);
+  RETURN_IF_ERROR(blobs);
+  if (choice.stand_in) blobs->settings = openvino::stand_in_settings(o.exact);
+  blobs->cancel = options.cancel;
+  blobs->use = std::make_shared<openvino::BlobUse>();
+  if (options.with_blobs) options.with_blobs(*blobs);
+  o.blobs = std::move(*blobs);
+  auto made = make_openvino(model.program, std::move(*weights), o);
+  RETURN_IF_ERROR(made);
+  if (const std::string text = describe(*o.blobs->use); !text.empty())
+    options.notice ? options.notice(text) : spdlog::warn("{}", text);
+  return made;
 }
 
 constexpr Device kDevices[] = {
@@ -202,11 +210,27 @@ Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& obse
   return weights_in_layout(model.folder, model.program, Layout::tiles, layout_cache(), observer);
 }
 
+namespace {
+
+Result<DeviceChoice> choose(const std::string& device, const std::string& chosen_by) {
+  auto choice = choose_device(device);
+  if (!choice && !chosen_by.empty())
+    return error(choice.error().code, "{} (because of {})", choice.error().message, chosen_by);
+  return choice;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
                                                     const LoadOptions& options) {
-  const auto choice = choose_device(options.device);
+  const auto choice = choose(options.device, options.device_chosen_by);
   RETURN_IF_ERROR(choice);
-  const auto device = std::ranges::find(kDevices, choice->device, &Device::name);
+  return load_executable(model_folder, options, *choice);
+}
+
+Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
+                                                    const LoadOptions& options, const DeviceChoice& choice) {
+  const auto device = std::ranges::find(kDevices, choice.device, &Device::name);
   CHECK(device != std::end(kDevices));
   const auto isa = active_isa();
   RETURN_IF_ERROR(isa);
@@ -216,7 +240,7 @@ Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path&
     return error(Code::invalid_argument, "context {} is not possible: the model takes 1 to {} tokens",
                  options.max_context, model->program.max_context);
   const Machinery machinery = {.isa = *isa, .threads = plan_threads(read_machine(), options.threads)};
-  return device->make(std::move(*model), machinery, options, *choice);
+  return device->make(std::move(*model), machinery, options, choice);
 }
 
 // Where the costs of steps on this machine are kept.
@@ -233,7 +257,7 @@ static Result<std::filesystem::path> step_table_of(const std::filesystem::path& 
 // A device that takes minutes to be made, or may be lost, has the CPU beside it: whoever did not ask for it gets an
 // answer whatever it does.
 Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_folder, const EngineOptions& options) {
-  const auto choice = choose_device(options.device);
+  const auto choice = choose(options.device, options.device_chosen_by);
   RETURN_IF_ERROR(choice);
   EngineOptions chosen = options;
   chosen.device = choice->device;
@@ -242,7 +266,8 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_
     return load_with_standby(model_folder, chosen, *choice, !options.device.empty());
   auto executable = load_executable(
       model_folder,
-      {.device = chosen.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer});
+      {.device = chosen.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer},
+      *choice);
   RETURN_IF_ERROR(executable);
   auto table = step_table_of(model_folder, chosen);
   RETURN_IF_ERROR(table);

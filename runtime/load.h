@@ -11,9 +11,12 @@
 
 #include "base/result.h"
 #include "graph/program.h"
+#include "runtime/choose_device.h"
+#include "runtime/device_status.h"
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/executable.h"
+#include "targets/openvino/blob_options.h"
 #include "targets/openvino/fused_news.h"
 #include "targets/weights.h"
 
@@ -40,12 +43,20 @@ struct LoadOptions {
   std::optional<bool> fused = {};
   int64_t fused_at_once = 0;  // for so many tokens, before anybody has as many
   std::function<void(const FusedNews& news)> on_fused = {};
+  // What chose the device, where that is no flag: "ONW_DEVICE=NPU"; in messages.
+  std::string device_chosen_by = {};
+  // OpenVINO's NPU and GPU: changes how their graphs are kept and compiled; and what should be told of them.
+  std::function<void(openvino::BlobOptions& blobs)> with_blobs = {};
+  Notice notice = {};
 };
 
 // Errors: not_found, bad_format, unsupported (a device, or a family that onw does not know), missing_tensor,
 // out_of_memory, invalid_argument.
 Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
                                                     const LoadOptions& options);
+// The same on a device that is chosen already.
+Result<std::unique_ptr<Executable>> load_executable(const std::filesystem::path& model_folder,
+                                                    const LoadOptions& options, const DeviceChoice& choice);
 
 // The same, opened only: for whoever looks at the graph.
 struct OpenedModel {

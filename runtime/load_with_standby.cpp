@@ -5,33 +5,24 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
-#include "base/paths.h"
+#include "runtime/compile_ahead.h"
 #include "runtime/hand_over.h"
 #include "runtime/load.h"
 #include "runtime/self_check.h"
 #include "store/model_folder.h"
 #include "targets/openvino/platforms.h"
-#include "targets/openvino/runtime.h"
 #include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
 
-// What the numbers of compiled graphs depend on. Errors: not_found, bad_format; those of Runtime.
-Result<std::string> check_key(const std::filesystem::path& model_folder, const DeviceChoice& choice) {
-  const auto folder = ModelFolder::open(model_folder);
-  RETURN_IF_ERROR(folder);
-  const auto runtime = openvino::Runtime::load(choice.library);
-  RETURN_IF_ERROR(runtime);
-  const auto& weights = folder->engine().files.at(std::string(kWeightsFile));
-  std::string key =
-      fmt::format("{}\n{}\n{}\n{}", weights.sha256, choice.device, choice.platform, (*runtime)->version());
-  for (const char* fact : {"FULL_DEVICE_NAME", "NPU_DRIVER_VERSION", "NPU_COMPILER_VERSION"})
-    if (const auto value = (*runtime)->property(choice.device, fact)) key += "\n" + *value;
-  return key;
+// The verdict of the device's graphs: of those that run now.
+KeptCheck kept_check(const openvino::BlobUse& use) {
+  std::vector<std::string> keys;
+  for (const openvino::BlobRecord& record : use.records) keys.push_back(record.key);
+  return KeptCheck(blob_store(), std::move(keys));
 }
 
 // Whether the device has the model's ops, and computes with its formats as they are: known before anything is made.
@@ -84,29 +75,33 @@ Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& m
     alone.device_reason = taken.error().message;
     return Engine::create(std::move(*standby), alone);
   }
-  const auto kept = std::make_shared<std::optional<KeptCheck>>();  // the maker's, then the check's
   const auto status = std::make_shared<DeviceStatus>(options.notice);
+  const auto used = std::make_shared<std::shared_ptr<openvino::BlobUse>>();  // the maker's, then the check's
   const DeviceMaker maker = [=, kv = options.kv, fused = options.fused,
                              threads = options.threads](const Making& making) -> Result<std::unique_ptr<Executable>> {
-    const auto key = check_key(model_folder, choice);
-    RETURN_IF_ERROR(key);
-    kept->emplace(cache_folder(), *key);
-    if (const auto known = (*kept)->read()) RETURN_IF_ERROR(judge(*known, choice.device));
     const auto goes_on = [progress = making.progress](int64_t, int64_t) { return progress(0, 0); };
-    return load_executable(model_folder, {.device = choice.device,
-                                          .kv = kv,
-                                          .threads = threads,
-                                          .observer = goes_on,
-                                          .on_compiled = making.progress,
-                                          .cancel = making.cancel,
-                                          .fused = fused,
-                                          .on_fused = reporter(status, choice.device)});
+    return load_executable(model_folder,
+                           {.device = choice.device,
+                            .kv = kv,
+                            .threads = threads,
+                            .observer = goes_on,
+                            .on_compiled = making.progress,
+                            .cancel = making.cancel,
+                            .fused = fused,
+                            .on_fused = reporter(status, choice.device),
+                            .with_blobs = [used](openvino::BlobOptions& blobs) { *used = blobs.use; },
+                            .notice = [status](const std::string& text) { status->tell(text); }},
+                           choice);
   };
-  const auto check = [kept, name = choice.device](Executable& device, Executable& cpu) {
-    return check_once(**kept, device, cpu, name);
+  const auto check = [used, name = choice.device](Executable& device, Executable& cpu, const CancelToken& cancel) {
+    return check_once(kept_check(**used), device, cpu, name, cancel);
   };
   auto pair = make_hand_over(std::move(*standby), maker,
-                             {.device = choice.device, .insisted = insisted, .check = check, .status = status});
+                             {.device = choice.device,
+                              .insisted = insisted,
+                              .asked_by = options.device_chosen_by,
+                              .check = check,
+                              .status = status});
   return Engine::create(std::move(pair), options, status);
 }
 

@@ -4,12 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <vector>
-
-#include "base/digest.h"
-#include "base/output_file.h"
-#include "graph/json.h"
 
 namespace onw {
 namespace {
@@ -25,7 +19,7 @@ int32_t token_at(int64_t i, int64_t vocabulary) {
   return static_cast<int32_t>((mixed >> 33) % static_cast<uint64_t>(vocabulary));
 }
 
-Result<std::vector<float>> first_rows(Executable& target) {
+Result<std::vector<float>> first_rows(Executable& target, const CancelToken& cancel) {
   auto sequence = target.new_sequence();
   RETURN_IF_ERROR(sequence);
   Sequence* const only = sequence->get();
@@ -35,7 +29,7 @@ Result<std::vector<float>> first_rows(Executable& target) {
     std::vector<Row> rows;
     for (int64_t n = at == 0 ? together : 1; n > 0; --n, ++at)
       rows.push_back(text_row(0, at, token_at(at, target.info().vocabulary), true));
-    const auto out = target.run({.sequences = {&only, 1}, .rows = rows}, CancelToken());
+    const auto out = target.run({.sequences = {&only, 1}, .rows = rows}, cancel);
     RETURN_IF_ERROR(out);
     logits.insert(logits.end(), out->logits.begin(), out->logits.end());
     (*sequence)->commit(static_cast<int>(rows.size()));
@@ -59,10 +53,10 @@ size_t first_token(const std::vector<double>& logs) {
 
 }  // namespace
 
-Result<SelfCheck> compare_first_rows(Executable& device, Executable& cpu) {
-  const auto theirs = first_rows(device);
+Result<SelfCheck> compare_first_rows(Executable& device, Executable& cpu, const CancelToken& cancel) {
+  const auto theirs = first_rows(device, cancel);
   RETURN_IF_ERROR(theirs);
-  const auto ours = first_rows(cpu);
+  const auto ours = first_rows(cpu, cancel);
   RETURN_IF_ERROR(ours);
   if (theirs->size() != ours->size()) return error(Code::numerics, "it gives another number of logits than the CPU");
   SelfCheck check;
@@ -85,39 +79,40 @@ Result<void> judge(const SelfCheck& c, std::string_view device) {
   return error(Code::numerics,
                "the {} computes something else than the CPU (KL {:.3g}, at most {}; the same first token in {} of {} "
                "rows): its driver or compiler errs with this model. Update the driver and OpenVINO, after which it is "
-               "tried again; to try again without that, delete the folder 'checks' in the cache of onw",
+               "tried again; onw compile MODEL --again compiles and tries anew without that",
                device, c.mean_kl, kMostKl, c.same_first, c.rows);
 }
 
-KeptCheck::KeptCheck(const std::filesystem::path& cache, std::string_view key)
-    : file_(cache / "checks" / (sha256_hex(fmt::format("1\n{}", key)).substr(0, 32) + ".json")) {}
-
 std::optional<SelfCheck> KeptCheck::read() const {
-  const auto json = read_json_file(file_);
-  if (!json) return std::nullopt;
-  const auto rows = find_int(*json, "rows"), same = find_int(*json, "same_first");
-  const auto kl = find_number(*json, "mean_kl");
-  if (!rows || !same || !kl || *rows < 1 || *rows > kTogether + kSingle || *same < 0 || *same > *rows)
-    return std::nullopt;
-  return SelfCheck{.rows = static_cast<int>(*rows), .mean_kl = *kl, .same_first = static_cast<int>(*same)};
+  std::optional<SelfCheck> found;
+  for (const std::string& key : keys_) {
+    const auto record = store_.find(key);
+    if (!record || !record->self_check) return std::nullopt;
+    const openvino::BlobCheck& c = *record->self_check;
+    if (found && (c.rows != found->rows || c.mean_kl != found->mean_kl || c.same_first != found->same_first))
+      return std::nullopt;
+    found = SelfCheck{.rows = c.rows, .mean_kl = c.mean_kl, .same_first = c.same_first};
+  }
+  return found;
 }
 
-void KeptCheck::write(const SelfCheck& c) const {
-  std::error_code ignored;
-  std::filesystem::create_directories(file_.parent_path(), ignored);
+void KeptCheck::write(const SelfCheck& c, bool passed) const {
   const double kl = std::isfinite(c.mean_kl) ? c.mean_kl : 1e9;
-  const nlohmann::json json = {{"rows", c.rows}, {"same_first", c.same_first}, {"mean_kl", kl}};
-  (void)write_file_atomically(file_, dump_json(json));
+  for (const std::string& key : keys_)
+    (void)store_.note_self_check(key, {.passed = passed, .rows = c.rows, .mean_kl = kl, .same_first = c.same_first});
 }
 
-Result<void> check_once(const KeptCheck& kept, Executable& device, Executable& cpu, std::string_view name) {
+Result<void> check_once(const KeptCheck& kept, Executable& device, Executable& cpu, std::string_view name,
+                        const CancelToken& cancel) {
   if (const auto known = kept.read()) return judge(*known, name);
-  const auto check = compare_first_rows(device, cpu);
+  const auto check = compare_first_rows(device, cpu, cancel);
+  if (!check && check.error().code == Code::cancelled) return Failure(check.error());
   if (!check)
     return error(check.error().code, "its first rows, which are compared with the CPU's, fail: {}",
                  check.error().message);
-  kept.write(*check);
-  return judge(*check, name);
+  auto verdict = judge(*check, name);
+  kept.write(*check, verdict.has_value());
+  return verdict;
 }
 
 }  // namespace onw

@@ -3,13 +3,15 @@
 // which differ with every arithmetic.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "targets/executable.h"
+#include "targets/openvino/blob_store.h"
 
 namespace onw {
 
@@ -21,27 +23,31 @@ struct SelfCheck {
 
 // At most 16 rows: one step of many, then single ones, so that both kinds of graphs answer. Errors: those of run, and
 // numerics.
-Result<SelfCheck> compare_first_rows(Executable& device, Executable& cpu);
+Result<SelfCheck> compare_first_rows(Executable& device, Executable& cpu, const CancelToken& cancel = CancelToken());
 
 // Whether that is the same model; else what is wrong and what to do, `device` being its name for people.
 Result<void> judge(const SelfCheck& check, std::string_view device);
 
-// What a check found, kept with what it is about: `key` names the model's weights, the device, OpenVINO's version and
-// whatever else the compiled graphs depend on.
+// What a check found, kept with each of the compiled graphs that were checked: one that is made anew has no verdict,
+// and neither has a device that it is a part of.
 class KeptCheck {
  public:
-  KeptCheck(const std::filesystem::path& cache, std::string_view key);
+  KeptCheck(openvino::BlobStore store, std::vector<std::string> keys)
+      : store_(std::move(store)), keys_(std::move(keys)) {}
 
-  // None where there is nothing readable.
+  // None unless every graph has the same one.
   std::optional<SelfCheck> read() const;
-  // A cache that cannot be written costs a check next time, and nothing else.
-  void write(const SelfCheck& check) const;
+  // A store that cannot be written costs a check next time, and nothing else.
+  void write(const SelfCheck& check, bool passed) const;
 
  private:
-  std::filesystem::path file_;
+  openvino::BlobStore store_;
+  std::vector<std::string> keys_;
 };
 
-// Compares and judges, once a key.
-Result<void> check_once(const KeptCheck& kept, Executable& device, Executable& cpu, std::string_view name);
+// Compares and judges, unless there is a verdict. Errors: those of judge and compare_first_rows; cancelled, and then
+// nothing is kept.
+Result<void> check_once(const KeptCheck& kept, Executable& device, Executable& cpu, std::string_view name,
+                        const CancelToken& cancel = CancelToken());
 
 }  // namespace onw

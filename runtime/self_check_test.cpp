@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "base/digest.h"
 #include "base/temp_folder.h"
 #include "runtime/testing/fake_executable.h"
 
@@ -52,45 +53,78 @@ TEST(SelfCheck, looks_at_the_distance_and_at_the_first_tokens) {
   EXPECT_FALSE(judge({.rows = 16, .mean_kl = std::numeric_limits<double>::quiet_NaN(), .same_first = 16}, "NPU"));
 }
 
-TEST(SelfCheck, is_made_once_a_key_and_its_verdict_kept) {
-  const TempFolder cache;
-  FakeExecutable good, bad(always(7)), cpu;
-  const KeptCheck kept(cache.path(), "model a, OpenVINO 1"), other(cache.path(), "model a, OpenVINO 2");
-  EXPECT_FALSE(check_once(kept, bad, cpu, "NPU"));
-  const auto steps = bad.shared()->counters.steps;
-  EXPECT_FALSE(check_once(kept, bad, cpu, "NPU"));
-  EXPECT_EQ(bad.shared()->counters.steps, steps) << "known without another try";
-  EXPECT_TRUE(check_once(other, good, cpu, "NPU")) << "another version is another matter";
-  EXPECT_TRUE(other.read());
+// A store with the records of two compiled graphs.
+class KeptSelfCheck : public ::testing::Test {
+ protected:
+  KeptSelfCheck() {
+    add("a");
+    add("b");
+  }
+
+  // As if it had just been compiled.
+  void add(const std::string& key) const {
+    EXPECT_TRUE(store_.try_lock(key));
+    std::ofstream(store_.partial(key)) << "blob";
+    const auto added = store_.add({.key = key, .segment = "body.0", .bytes = 4, .digest = sha256_hex("blob")});
+    EXPECT_TRUE(added) << added.error().message;
+  }
+
+  TempFolder folder_;
+  openvino::BlobStore store_{folder_ / "blobs"};
+  const KeptCheck kept_{store_, {"a", "b"}};
+  FakeExecutable good_, bad_{always(7)}, cpu_;
+};
+
+TEST_F(KeptSelfCheck, is_made_once_and_its_verdict_lies_with_every_graph) {
+  EXPECT_FALSE(check_once(kept_, bad_, cpu_, "NPU"));
+  const auto steps = bad_.shared()->counters.steps;
+  EXPECT_FALSE(check_once(kept_, bad_, cpu_, "NPU"));
+  EXPECT_EQ(bad_.shared()->counters.steps, steps) << "known without another try";
+  for (const char* key : {"a", "b"}) {
+    ASSERT_TRUE(store_.find(key)->self_check);
+    EXPECT_FALSE(store_.find(key)->self_check->passed);
+    EXPECT_EQ(store_.find(key)->self_check->rows, 16);
+  }
 }
 
-TEST(SelfCheck, is_made_anew_where_the_file_is_damaged_or_cannot_be_written) {
-  const TempFolder cache;
-  const KeptCheck kept(cache.path(), "a");
-  kept.write({.rows = 16, .mean_kl = 0.5, .same_first = 9});
-  ASSERT_TRUE(kept.read());
-  EXPECT_EQ(kept.read()->same_first, 9);
-  for (const char* text : {"", "{", "[]", R"({"rows": 16})", R"({"rows": 0, "same_first": 0, "mean_kl": 0})",
-                           R"({"rows": 16, "same_first": 99, "mean_kl": 0})"}) {
-    for (const auto& file : std::filesystem::recursive_directory_iterator(cache.path()))
-      if (file.is_regular_file()) std::ofstream(file.path()) << text;
-    EXPECT_FALSE(kept.read()) << text;
+TEST_F(KeptSelfCheck, is_renewed_where_one_graph_was_made_anew) {
+  EXPECT_FALSE(check_once(kept_, bad_, cpu_, "NPU"));
+  add("b");
+  EXPECT_FALSE(kept_.read());
+  EXPECT_TRUE(check_once(kept_, good_, cpu_, "NPU"));
+  EXPECT_TRUE(store_.find("a")->self_check->passed) << "of the other graph, too";
+  ASSERT_TRUE(kept_.read());
+  EXPECT_EQ(kept_.read()->same_first, 16);
+}
+
+TEST_F(KeptSelfCheck, is_made_anew_where_a_verdict_is_damaged_or_cannot_be_kept) {
+  ASSERT_TRUE(check_once(kept_, good_, cpu_, "NPU"));
+  ASSERT_TRUE(kept_.read());
+  const auto record = folder_ / "blobs/a.json";
+  std::ifstream in(record);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  for (const char* rows : {"0", "\"many\"", "-3", "1e30", "null"}) {
+    std::string damaged = whole;
+    damaged.replace(damaged.find("\"rows\": 16"), 10, std::string("\"rows\": ") + rows);
+    std::ofstream(record) << damaged;
+    EXPECT_FALSE(kept_.read()) << rows;
   }
-  KeptCheck("/proc/none", "a").write({.rows = 16});
-  EXPECT_FALSE(KeptCheck("/proc/none", "a").read());
+  const KeptCheck nowhere(openvino::BlobStore("/proc/none"), {"a"});
+  nowhere.write({.rows = 16}, true);
+  EXPECT_FALSE(nowhere.read());
+  EXPECT_FALSE(KeptCheck(store_, {}).read()) << "of no graph there is no verdict";
 }
 
 // A device that fails while it is checked is no verdict about its numbers: the next start tries again.
-TEST(SelfCheck, that_could_not_be_made_is_not_kept) {
-  const TempFolder cache;
-  FakeExecutable cpu,
-      lost({.before_step = [](const Step&, const CancelToken&) { return error(Code::internal, "DEVICE_LOST"); }});
-  const KeptCheck kept(cache.path(), "a");
-  const auto failed = check_once(kept, lost, cpu, "NPU");
+TEST_F(KeptSelfCheck, that_could_not_be_made_is_not_kept) {
+  FakeExecutable lost({.before_step = [](const Step&, const CancelToken&) { return error(Code::internal, "LOST"); }});
+  const auto failed = check_once(kept_, lost, cpu_, "NPU");
   ASSERT_FALSE(failed);
-  EXPECT_THAT(failed.error().message,
-              HasSubstr("its first rows, which are compared with the CPU's, fail: DEVICE_LOST"));
-  EXPECT_FALSE(kept.read());
+  EXPECT_THAT(failed.error().message, HasSubstr("its first rows, which are compared with the CPU's, fail: LOST"));
+  CancelToken cancelled;
+  cancelled.cancel();
+  EXPECT_EQ(check_once(kept_, good_, cpu_, "NPU", cancelled).error().code, Code::cancelled);
+  EXPECT_FALSE(kept_.read());
 }
 
 }  // namespace

@@ -118,21 +118,27 @@ Result<std::vector<CacheEntry>> CacheStore::entries() const {
   return found;
 }
 
-Result<int64_t> CacheStore::prune(int64_t keep_bytes) const {
+Result<int64_t> CacheStore::remove_if(const std::function<bool(const CacheEntry&)>& goes) const {
   auto all = entries();
   RETURN_IF_ERROR(all);
-  int64_t kept = 0, freed = 0;
+  int64_t freed = 0;
   for (const CacheEntry& entry : *all) {
-    if (kept + entry.bytes <= keep_bytes) {
-      kept += entry.bytes;
-      continue;
-    }
+    if (!goes(entry)) continue;
     std::error_code failed;
     for (const char* extension : {".safetensors", ".json"}) fs::remove(with_extension(entry.file, extension), failed);
     if (failed) return error(Code::io, "{}: cannot remove: {}", entry.file.string(), failed.message());
     freed += entry.bytes;
   }
   return freed;
+}
+
+Result<int64_t> CacheStore::prune(int64_t keep_bytes) const {
+  int64_t kept = 0;
+  return remove_if([&](const CacheEntry& entry) {
+    if (kept + entry.bytes > keep_bytes) return true;
+    kept += entry.bytes;
+    return false;
+  });
 }
 
 }  // namespace onw

@@ -46,6 +46,10 @@ class CacheStore {
   // By last use, the latest first. Errors: io.
   Result<std::vector<CacheEntry>> entries() const;
 
+  // Removes what `goes` says; what a session has mapped stays valid for it. Returns the bytes that are free again.
+  // Errors: io.
+  Result<int64_t> remove_if(const std::function<bool(const CacheEntry&)>& goes) const;
+
   // Removes entries, least recently used first, until they take at most `keep_bytes`; what a session has mapped stays
   // valid for it. Returns the bytes that are free again. Errors: io.
   Result<int64_t> prune(int64_t keep_bytes) const;

@@ -18,6 +18,8 @@ namespace onw::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 fs::path beside_the_tests(const char* name) { return this_program().parent_path() / name; }
 
@@ -67,6 +69,9 @@ class WithOpenVinoBlobs : public ::testing::Test {
   Counts counts_;
 };
 
+// As exact options set them for graphs; an import takes no properties.
+const openvino::Properties kExactCpu = {{"INFERENCE_PRECISION_HINT", "f32"}, {"DYNAMIC_QUANTIZATION_GROUP_SIZE", "0"}};
+
 // Three segments and the head, and attention over chunks of five lengths, each for two numbers of rows.
 constexpr int kGraphs = 2 * (3 + 1 + 5);
 
@@ -88,12 +93,11 @@ TEST_F(WithOpenVinoBlobs, give_the_same_bits_as_graphs_that_were_just_compiled) 
 
 // The NPU's own plugin, with OpenVINO's CPU device in the NPU's place.
 TEST_F(WithOpenVinoBlobs, go_through_the_NPU_plugin_and_change_no_bit) {
-  const openvino::Properties cpu = {{"INFERENCE_PRECISION_HINT", "f32"}, {"DYNAMIC_QUANTIZATION_GROUP_SIZE", "0"}};
-  for (const auto& [key, value] : cpu) ASSERT_TRUE(openvino_runtime()->set_property("CPU", key, value));
+  for (const auto& [key, value] : kExactCpu) ASSERT_TRUE(openvino_runtime()->set_property("CPU", key, value));
   OpenVinoOptions options = with_store(folder_ / "blobs", "stand-in", counts_);
   options.openvino_device = "NPU";
   options.properties = {{"NPU_USE_NPUW", "YES"}, {"NPUW_DEVICES", "CPU"}, {"NPUW_ONLINE_PIPELINE", "NONE"}};
-  options.blobs->settings = {{"CPU", cpu}};
+  options.blobs->settings = {{"CPU", kExactCpu}};
   OpenVinoOptions plain = options;
   plain.blobs.reset();
   const auto expected = logits(plain);
@@ -102,25 +106,97 @@ TEST_F(WithOpenVinoBlobs, go_through_the_NPU_plugin_and_change_no_bit) {
   EXPECT_EQ(counts_.hits, kGraphs);
 }
 
+// OpenVINO's CPU device keeps a graph of INT8 weights without them, and takes it back from a file alone that also holds
+// the small constants, which ours does not: found out once, told in the record, and then each graph is kept as a whole.
+TEST_F(WithOpenVinoBlobs, without_weights_that_do_not_load_are_kept_as_a_whole_and_give_the_same_bits) {
+  for (const auto& [key, value] : kExactCpu) ASSERT_TRUE(openvino_runtime()->set_property("CPU", key, value));
+  nlohmann::json config = tiny_config("llama", 512);
+  config["num_hidden_layers"] = 1;
+  model_ = random_model(config, [](const WeightDecl&) { return WeightFormat::q8c; });
+  OpenVinoOptions options = with_store(folder_ / "blobs", "GPU", counts_);  // whose first route is without weights
+  options.block_rows = {4};
+  options.max_context = 40;
+  OpenVinoOptions plain = options;
+  plain.blobs.reset();
+  const auto expected = logits(plain);
+  EXPECT_TRUE(same_bits(expected, logits(options)));
+  int refused = 0;
+  const auto records = openvino::BlobStore(folder_ / "blobs").entries();
+  ASSERT_TRUE(records);
+  for (const openvino::BlobRecord& record : *records) {
+    if (record.route != "without weights") continue;
+    ++refused;
+    EXPECT_EQ(record.ended, openvino::Ended::refused);
+    EXPECT_THAT(record.message, HasSubstr("what it keeps without weights does not load"));
+  }
+  EXPECT_GT(refused, 0);
+  const int compiled = counts_.compiled;
+  EXPECT_TRUE(same_bits(expected, logits(options)));
+  EXPECT_EQ(counts_.compiled, compiled);
+}
+
+// On a library that does as it is told.
 class OpenVinoBlobs : public ::testing::Test {
  protected:
+  OpenVinoBlobs() {
+    const auto runtime = openvino::Runtime::load(beside_the_tests("libfake_openvino.so"));
+    EXPECT_TRUE(runtime);
+    options_.runtime = runtime.value_or(nullptr);
+    options_.openvino_device = "NPU";
+    options_.block_rows = {1};
+    options_.max_context = 40;
+  }
   void TearDown() override { ::unsetenv("ONW_FAKE_OPENVINO"); }
+  static void told(const char* script) { ::setenv("ONW_FAKE_OPENVINO", script, 1); }
+
+  openvino::BlobUse make() {
+    options_.blobs->use = std::make_shared<openvino::BlobUse>();
+    const auto target = make_openvino(model_.program, model_.weights, options_);
+    EXPECT_TRUE(target) << target.error().message;
+    return *options_.blobs->use;
+  }
+
+  RandomModel model_ = small_model();
+  TempFolder folder_;
+  Counts counts_;
+  OpenVinoOptions options_ = with_store(folder_ / "blobs", "GPU", counts_);
 };
 
-// A compiled graph that its driver does not take any more is made again; one that never loads is compiled here.
-TEST_F(OpenVinoBlobs, that_do_not_load_are_never_fatal) {
-  TempFolder folder;
-  Counts counts;
-  OpenVinoOptions options = with_store(folder / "blobs", "GPU", counts);
-  const auto runtime = openvino::Runtime::load(beside_the_tests("libfake_openvino.so"));
-  ASSERT_TRUE(runtime);
-  options.runtime = *runtime;
-  options.openvino_device = "NPU";
-  const RandomModel m = small_model();
-  ASSERT_TRUE(make_openvino(m.program, m.weights, options));
-  ::setenv("ONW_FAKE_OPENVINO", "import=fail", 1);
-  const auto target = make_openvino(m.program, m.weights, options);
-  EXPECT_TRUE(target) << target.error().message;
+// A compiled graph that its driver does not take any more is made again; one that never loads is compiled here, from
+// then on without another try in the store. One sentence tells of all of them.
+TEST_F(OpenVinoBlobs, that_do_not_load_are_never_fatal_and_told_once) {
+  EXPECT_EQ(describe(make()), "");
+  told("import=fail");
+  const openvino::BlobUse use = make();
+  EXPECT_GT(use.unloadable, 3);
+  const std::string all = std::to_string(use.unloadable);
+  EXPECT_THAT(describe(use), HasSubstr(all + " of " + all + " compiled graphs do not load (OpenVINO"));
+  counts_ = {};
+  EXPECT_EQ(make().unloadable, use.unloadable);
+  EXPECT_EQ(counts_.compiled, 0) << "nobody compiles again what has shown not to load";
+  told("");
+  options_.blobs->again = true;
+  EXPECT_EQ(describe(make()), "");
+}
+
+// Whoever compiles ahead wants to know that nothing of it will load.
+TEST_F(OpenVinoBlobs, that_do_not_load_are_an_error_where_they_must_be_kept) {
+  told("import=fail");
+  options_.blobs->must_store = true;
+  const auto target = make_openvino(model_.program, model_.weights, options_);
+  ASSERT_FALSE(target);
+  EXPECT_THAT(target.error().message, HasSubstr("compiles, but does not load: OpenVINO"));
+}
+
+TEST_F(OpenVinoBlobs, that_no_disk_takes_are_told_once_with_what_helps) {
+  options_.blobs->folder = "/proc/no/such/place";
+  const openvino::BlobUse use = make();
+  EXPECT_EQ(use.unkept, static_cast<int>(use.records.size()));
+  const std::string text = describe(use);
+  EXPECT_THAT(text, HasSubstr(std::to_string(use.unkept) + " of "));
+  EXPECT_THAT(text, HasSubstr("are not kept (/proc/no/such/place: cannot make the folder"));
+  EXPECT_THAT(text, HasSubstr("Let ONW_CACHE name a folder that can be written"));
+  EXPECT_THAT(text, Not(HasSubstr("Free space"))) << "there may be plenty";
 }
 
 }  // namespace

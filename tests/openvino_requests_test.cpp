@@ -145,6 +145,37 @@ TEST_F(OpenVinoRequests, of_another_context_compile_nothing_again) {
   EXPECT_EQ(compiled_with(2048), 2);  // the chunk of 16 x 64, for both numbers of rows: nothing else
 }
 
+// Attention is asked for session by session. Of requests and compiled graphs that is the cheapest: none for a number of
+// sessions, each request stays with the chunk of its session, and a step in which the same ones decode sets nothing. A
+// graph for N sessions would be bound to all of their chunks, and anew whenever one comes or goes.
+TEST_F(OpenVinoRequests, of_several_sessions_stay_with_their_chunks_and_need_no_graphs_of_their_own) {
+  constexpr int kLayers = 2, kSessions = 4;
+  const auto target = model({.kv = KvFormat::int8, .block_rows = {1, 8}, .chunk_positions = 64}, "llama", kLayers);
+  ASSERT_NE(target, nullptr);
+  const int64_t compiled = counted("compiled"), before = counted("requests");
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (int i = 0; i < kSessions; ++i) sequences.push_back(new_sequence(*target));
+  const auto decode = [&](int sessions) {
+    std::vector<Sequence*> all;
+    std::vector<Row> rows;
+    for (int i = 0; i < sessions; ++i) {
+      all.push_back(sequences[static_cast<size_t>(i)].get());
+      rows.push_back(text_row(i, all.back()->length(), 3, true));
+    }
+    ASSERT_TRUE(target->run({.sequences = all, .rows = rows}, CancelToken()));
+    for (Sequence* s : all) s->commit(1);
+  };
+  decode(kSessions);
+  EXPECT_EQ(counted("requests") - before, kSessions * kLayers) << "one for each chunk that is read";
+  const int64_t set = counted("set"), runs = counted("runs");
+  for (int i = 0; i < 10; ++i) decode(kSessions);
+  EXPECT_EQ(counted("set"), set) << "nothing is bound anew";
+  EXPECT_EQ(counted("runs") - runs, 10 * (kLayers + 1 + 1 + kSessions * kLayers)) << "segments, head, attention";
+  decode(kSessions - 1);  // the last one is gone: the others stay as they are
+  EXPECT_EQ(counted("set"), set);
+  EXPECT_EQ(counted("compiled"), compiled);
+}
+
 TEST_F(OpenVinoRequests, compile_nothing_in_a_step) {
   const auto target = model({.block_rows = {1, 8}, .chunk_positions = 16}, "gemma3");
   ASSERT_NE(target, nullptr);

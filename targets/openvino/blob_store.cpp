@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "graph/json.h"
 #include "store/weight_file.h"
+#include "targets/openvino/blob_files.h"
 
 namespace onw::openvino {
 namespace {
@@ -18,13 +19,12 @@ using nlohmann::ordered_json;
 // Raised when the meaning of a record or of a key changes; a store of another version is made anew.
 constexpr int kVersion = 1;
 
-constexpr std::string_view kBlob = ".blob", kRecord = ".json", kPartial = ".partial", kLock = ".lock";
-
 constexpr std::pair<Ended, std::string_view> kEnded[] = {{Ended::compiled, "compiled"},
                                                          {Ended::refused, "refused"},
                                                          {Ended::crashed, "crashed"},
                                                          {Ended::timed_out, "timed out"},
-                                                         {Ended::out_of_memory, "out of memory"}};
+                                                         {Ended::out_of_memory, "out of memory"},
+                                                         {Ended::unloadable, "does not load"}};
 
 // The number behind `name="` from `at` on; moves `at` behind it.
 std::optional<int64_t> number_after(std::string_view text, std::string_view name, size_t& at) {
@@ -56,56 +56,87 @@ void add_text(Digest& digest, std::string_view xml, const Constants& constants) 
 }
 
 ordered_json to_json(const BlobRecord& r) {
-  ordered_json json = {{"version", kVersion},        {"model", r.model},
-                       {"segment", r.segment},       {"rows", r.rows},
-                       {"device", r.device},         {"platform", r.platform},
-                       {"route", r.route},           {"openvino", r.openvino},
-                       {"ended", name(r.ended)},     {"message", r.message},
-                       {"seconds", r.seconds},       {"limit_seconds", r.limit_seconds},
-                       {"free_bytes", r.free_bytes}, {"bytes", r.bytes},
-                       {"sha256", r.digest}};
+  ordered_json json = {{"version", kVersion},
+                       {"model", r.model},
+                       {"segment", r.segment},
+                       {"rows", r.rows},
+                       {"device", r.device},
+                       {"platform", r.platform},
+                       {"route", r.route},
+                       {"openvino", r.openvino},
+                       {"ended", name(r.ended)},
+                       {"message", r.message},
+                       {"seconds", r.seconds},
+                       {"limit_seconds", r.limit_seconds},
+                       {"free_bytes", r.free_bytes},
+                       {"peak_bytes", r.peak_bytes},
+                       {"tries", r.tries},
+                       {"bytes", r.bytes},
+                       {"sha256", r.digest},
+                       {"model_folder", r.model_folder},
+                       {"without_weights", r.without_weights}};
   if (r.self_check)
     json["self_check"] = {{"passed", r.self_check->passed},
+                          {"rows", r.self_check->rows},
                           {"mean_kl", r.self_check->mean_kl},
-                          {"top1", r.self_check->top1},
+                          {"same_first", r.self_check->same_first},
                           {"message", r.self_check->message}};
   return json;
 }
 
-// A record is our own writing, but the disk is not ours alone: any value may be of another type.
+// A check that is damaged is as good as none: it is made anew.
+std::optional<BlobCheck> check_from_json(const nlohmann::json& json) {
+  const auto rows = find_int(json, "rows"), same = find_int(json, "same_first");
+  const auto kl = find_number(json, "mean_kl");
+  constexpr int64_t kMostRows = 1024;
+  if (!rows || !same || !kl || *rows < 1 || *rows > kMostRows || *same < 0 || *same > *rows) return std::nullopt;
+  return BlobCheck{.passed = json.contains("passed") && json["passed"] == true,
+                   .rows = static_cast<int>(*rows),
+                   .mean_kl = *kl,
+                   .same_first = static_cast<int>(*same),
+                   .message = find_string(json, "message").value_or("")};
+}
+
+// A record is our own writing, but the disk is not ours alone: any value may be of another type, or nonsense.
 std::optional<BlobRecord> from_json(const nlohmann::json& json) {
   if (!json.is_object() || find_int(json, "version") != kVersion) return std::nullopt;
   const auto ended =
       std::ranges::find(kEnded, find_string(json, "ended").value_or(""), &std::pair<Ended, std::string_view>::second);
   if (ended == std::end(kEnded)) return std::nullopt;
   const auto text = [&](const char* key) { return find_string(json, key).value_or(""); };
-  const auto number = [](const nlohmann::json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
-  };
+  const auto count = [&](const char* key) { return find_int(json, key).value_or(0); };
+  const auto number = [&](const char* key) { return find_number(json, key).value_or(0); };
   BlobRecord r{.model = text("model"),
                .segment = text("segment"),
                .device = text("device"),
                .platform = text("platform"),
                .route = text("route"),
                .openvino = text("openvino"),
-               .rows = find_int(json, "rows").value_or(0),
+               .model_folder = text("model_folder"),
+               .rows = count("rows"),
                .ended = ended->first,
                .message = text("message"),
-               .seconds = number(json, "seconds"),
-               .limit_seconds = number(json, "limit_seconds"),
-               .free_bytes = find_int(json, "free_bytes").value_or(0),
-               .bytes = find_int(json, "bytes").value_or(0),
+               .seconds = number("seconds"),
+               .limit_seconds = number("limit_seconds"),
+               .free_bytes = count("free_bytes"),
+               .peak_bytes = count("peak_bytes"),
+               .tries = count("tries"),
+               .without_weights = json.contains("without_weights") && json["without_weights"] == true,
+               .bytes = count("bytes"),
                .digest = text("sha256")};
-  if (const auto* check = find_object(json, "self_check"))
-    r.self_check = {.passed = check->contains("passed") && (*check)["passed"] == true,
-                    .mean_kl = number(*check, "mean_kl"),
-                    .top1 = number(*check, "top1"),
-                    .message = find_string(*check, "message").value_or("")};
+  if (r.rows < -1 || r.bytes < 0 || r.free_bytes < 0 || r.peak_bytes < 0 || r.tries < 0 || !(r.seconds >= 0) ||
+      !(r.limit_seconds >= 0))
+    return std::nullopt;
+  if (const auto* check = find_object(json, "self_check")) r.self_check = check_from_json(*check);
   return r;
 }
 
 }  // namespace
+
+std::string_view store_remedy(Code code) {
+  return code == Code::no_space ? "Free space, or let ONW_CACHE name a folder with more"
+                                : "Let ONW_CACHE name a folder that can be written";
+}
 
 std::string_view name(Ended ended) {
   return std::ranges::find(kEnded, ended, &std::pair<Ended, std::string_view>::first)->second;
@@ -150,6 +181,7 @@ fs::path BlobStore::file(const std::string& key, std::string_view extension) con
 }
 
 fs::path BlobStore::partial(const std::string& key) const { return file(key, kPartial); }
+fs::path BlobStore::partial_folder(const std::string& key) const { return file(key, kPartialFolder); }
 
 std::optional<BlobRecord> BlobStore::find(const std::string& key) const {
   const fs::path path = file(key, kRecord);
@@ -173,6 +205,26 @@ Result<MappedFile> BlobStore::open(const BlobRecord& record) const {
   return blob;
 }
 
+Result<fs::path> BlobStore::open_folder(const BlobRecord& record) const {
+  const fs::path folder = file(record.key, kFolder);
+  const auto found = digest_folder(folder);
+  RETURN_IF_ERROR(found);
+  if (found->bytes != record.bytes || found->digest != record.digest)
+    return error(Code::digest_mismatch, "{}: not the bytes that were written", folder.string());
+  std::error_code ignored;
+  fs::last_write_time(file(record.key, kRecord), fs::file_time_type::clock::now(), ignored);
+  return folder;
+}
+
+Result<void> BlobStore::verify(const BlobRecord& record) const {
+  if (record.without_weights) {
+    RETURN_IF_ERROR(open_folder(record));
+  } else {
+    RETURN_IF_ERROR(open(record));
+  }
+  return {};
+}
+
 Result<FileLock> BlobStore::try_lock(const std::string& key) const {
   std::error_code failed;
   fs::create_directories(folder_, failed);
@@ -180,23 +232,57 @@ Result<FileLock> BlobStore::try_lock(const std::string& key) const {
   return FileLock::try_acquire(file(key, kLock));
 }
 
+// While a record is written nobody takes what is half written for a leftover.
+Result<FileLock> BlobStore::hold(const std::string& key) const {
+  auto lock = FileLock::try_acquire(file(key, kLock));
+  RETURN_IF_ERROR(lock);
+  if (!lock->held()) return error(Code::io, "{}: somebody compiles {} just now", folder_.string(), key);
+  return lock;
+}
+
 // The blob first: a record never tells of one that is not there. What is left of a kill between the two is a blob
 // without a record, or with one that its bytes do not match: both are made anew.
 Result<void> BlobStore::add(const BlobRecord& record) const {
-  if (record.ended == Ended::compiled) RETURN_IF_ERROR(rename_durably(partial(record.key), file(record.key, kBlob)));
+  if (record.ended == Ended::compiled && record.without_weights) {
+    const fs::path to = file(record.key, kFolder);
+    std::error_code failed;
+    fs::remove_all(to, failed);
+    RETURN_IF_ERROR(rename_durably(partial_folder(record.key), to));
+  } else if (record.ended == Ended::compiled) {
+    RETURN_IF_ERROR(rename_durably(partial(record.key), file(record.key, kBlob)));
+  }
   return write_file_atomically(file(record.key, kRecord), dump_json(to_json(record)));
 }
 
-Result<void> BlobStore::note_self_check(const std::string& key, const SelfCheck& check) const {
+Result<void> BlobStore::note_self_check(const std::string& key, const BlobCheck& check) const {
+  const auto lock = hold(key);
+  RETURN_IF_ERROR(lock);
   auto record = find(key);
   if (!record) return error(Code::not_found, "{}: no record of the compiled graph {}", folder_.string(), key);
   record->self_check = check;
   return write_file_atomically(file(key, kRecord), dump_json(to_json(*record)));
 }
 
+Result<void> BlobStore::note_unloadable(const std::string& key, const std::string& why) const {
+  const auto lock = hold(key);
+  RETURN_IF_ERROR(lock);
+  auto record = find(key);
+  if (!record) return error(Code::not_found, "{}: no record of the compiled graph {}", folder_.string(), key);
+  record->ended = Ended::unloadable;
+  record->message = why;
+  record->bytes = 0;
+  record->self_check.reset();
+  RETURN_IF_ERROR(write_file_atomically(file(key, kRecord), dump_json(to_json(*record))));
+  std::error_code ignored;
+  fs::remove(file(key, kBlob), ignored);
+  fs::remove_all(file(key, kFolder), ignored);
+  return {};
+}
+
 void BlobStore::remove(const std::string& key) const {
   std::error_code ignored;
   for (const std::string_view extension : {kRecord, kBlob, kPartial}) fs::remove(file(key, extension), ignored);
+  for (const std::string_view extension : {kFolder, kPartialFolder}) fs::remove_all(file(key, extension), ignored);
 }
 
 Result<std::vector<BlobRecord>> BlobStore::entries() const {
@@ -210,37 +296,6 @@ Result<std::vector<BlobRecord>> BlobStore::entries() const {
       if (auto record = find(item.path().stem().string())) found.push_back(std::move(*record));
   std::ranges::sort(found, std::ranges::greater(), &BlobRecord::used);
   return found;
-}
-
-Result<int64_t> BlobStore::prune(int64_t keep_bytes) const {
-  const auto all = entries();
-  RETURN_IF_ERROR(all);
-  int64_t kept = 0, freed = 0;
-  std::vector<std::string> known;
-  for (const BlobRecord& record : *all) {
-    if (record.ended != Ended::compiled || kept + record.bytes <= keep_bytes) {
-      kept += record.bytes;
-      known.push_back(record.key);
-      continue;
-    }
-    remove(record.key);
-    freed += record.bytes;
-  }
-  // What belongs to no record, unless somebody is just writing it.
-  std::error_code failed;
-  std::vector<fs::path> rest;
-  for (const auto& item : fs::directory_iterator(folder_, failed)) rest.push_back(item.path());
-  for (const fs::path& path : rest) {
-    const std::string key = path.stem().string();
-    const bool of_ours = path.extension() == kBlob || path.extension() == kPartial || path.extension() == kRecord;
-    if (!of_ours || (path.extension() != kPartial && std::ranges::find(known, key) != known.end())) continue;
-    const auto lock = FileLock::try_acquire(file(key, kLock));
-    if (!lock || !lock->held()) continue;
-    if (path.extension() != kPartial && find(key)) continue;  // written in the meantime
-    const auto bytes = static_cast<int64_t>(fs::file_size(path, failed));
-    if (fs::remove(path, failed) && !failed) freed += bytes;
-  }
-  return freed;
 }
 
 }  // namespace onw::openvino

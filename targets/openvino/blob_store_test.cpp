@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 
 #include "base/digest.h"
 #include "base/temp_folder.h"
@@ -15,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 Constants constants_of(const std::vector<std::string>& texts) {
@@ -163,12 +165,12 @@ TEST_F(BlobStoreOn, a_record_that_is_damaged_or_of_another_version_is_none) {
 
 TEST_F(BlobStoreOn, the_result_of_a_self_check_stays_with_the_blob) {
   added("k", "the blob", store_);
-  ASSERT_TRUE(store_.note_self_check("k", {.passed = true, .mean_kl = 0.002, .top1 = 0.98, .message = "as the CPU"}));
+  ASSERT_TRUE(store_.note_self_check("k", {.passed = true, .rows = 16, .mean_kl = 0.002, .same_first = 15}));
   const auto record = store_.find("k");
   ASSERT_TRUE(record && record->self_check);
   EXPECT_TRUE(record->self_check->passed);
   EXPECT_EQ(record->self_check->mean_kl, 0.002);
-  EXPECT_EQ(record->self_check->message, "as the CPU");
+  EXPECT_EQ(record->self_check->same_first, 15);
   EXPECT_TRUE(store_.open(*record));
   EXPECT_EQ(store_.note_self_check("none", {}).error().code, Code::not_found);
 }
@@ -190,6 +192,84 @@ TEST_F(BlobStoreOn, prunes_what_was_used_longest_ago_and_what_belongs_to_nothing
   EXPECT_FALSE(fs::exists(folder_ / "blobs/d.blob"));
   EXPECT_FALSE(fs::exists(store_.partial("e")));
   EXPECT_TRUE(fs::exists(store_.partial("f")));
+}
+
+// A record that is being written lies beside its key under another name: another process must not clear it away.
+TEST_F(BlobStoreOn, leaves_alone_a_record_that_is_just_written) {
+  added("k", "the blob", store_);
+  const auto half = folder_ / "blobs/k.json.partial";
+  std::ofstream(half) << "{";
+  {
+    const auto writing = store_.try_lock("k");
+    (void)store_.prune(1 << 20);
+    EXPECT_TRUE(fs::exists(half));
+  }
+  (void)store_.prune(1 << 20);
+  EXPECT_FALSE(fs::exists(half)) << "nobody writes any more";
+  EXPECT_TRUE(store_.find("k"));
+}
+
+// Whatever lies in the folder is shown as what it is, with its size on the disk and not the one that it claims.
+TEST_F(BlobStoreOn, shows_what_is_whole_damaged_and_not_its_own) {
+  for (const char* key : {"whole", "short", "lost"}) added(key, std::string(1000, '.'), store_);
+  fs::resize_file(folder_ / "blobs/short.blob", 10);
+  fs::remove(folder_ / "blobs/lost.blob");
+  std::ofstream(folder_ / "blobs/negative.json") << R"({"version": 1, "ended": "compiled", "bytes": -5})";
+  std::ofstream(folder_ / "blobs/orphan.blob") << "without a record";
+  std::ofstream(folder_ / "blobs/holiday.jpg") << std::string(77, 'x');
+  fs::create_directories(folder_ / "blobs/folder");
+  std::ofstream(folder_ / "blobs/folder/file") << std::string(33, 'x');
+  std::map<std::string, std::pair<BlobItem::Kind, std::string>> seen;
+  int64_t foreign = 0;
+  const auto items = store_.items();
+  ASSERT_TRUE(items);
+  for (const BlobItem& item : *items) {
+    seen[item.name] = {item.kind, item.trouble};
+    EXPECT_GE(item.bytes, 0) << item.name;
+    if (item.kind == BlobItem::Kind::foreign) foreign += item.bytes;
+  }
+  constexpr auto damaged = BlobItem::Kind::damaged;
+  EXPECT_THAT(seen, ElementsAre(Pair("folder", Pair(BlobItem::Kind::foreign, "nothing of onw's")),
+                                Pair("holiday.jpg", Pair(BlobItem::Kind::foreign, "nothing of onw's")),
+                                Pair("lost", Pair(damaged, "its file is missing")),
+                                Pair("negative.json", Pair(damaged, "its record cannot be read")),
+                                Pair("orphan.blob", Pair(damaged, "without a record")),
+                                Pair("short", Pair(damaged, "not as long as it was written")),
+                                Pair("whole", Pair(BlobItem::Kind::whole, ""))));
+  EXPECT_EQ(foreign, 77 + 33);
+  EXPECT_GT(*store_.remove_if([](const BlobItem& item) { return item.kind != BlobItem::Kind::whole; }), 110);
+  EXPECT_THAT(*store_.items(), SizeIs(1));
+}
+
+// Nobody will use them: of a model that is gone, or of another OpenVINO. Even so they stay for a while, because a disk
+// may come back and a release be put back.
+TEST_F(BlobStoreOn, prunes_what_nobody_will_use_after_thirty_days) {
+  const auto model = folder_ / "model";
+  fs::create_directories(model);
+  for (const char* key : {"old", "new"}) {
+    BlobRecord record = added(key, "blob", store_);
+    record.openvino = "2026.4";
+    record.model_folder = model.string();
+    std::ofstream(store_.partial(key), std::ios::binary) << "blob";
+    ASSERT_TRUE(store_.add(record));
+  }
+  const auto age = [&](const char* key, int days) {
+    fs::last_write_time(folder_ / "blobs" / (std::string(key) + ".json"),
+                        fs::file_time_type::clock::now() - std::chrono::hours(24 * days));
+  };
+  age("old", 40);
+  constexpr int64_t kMuch = 1 << 20;
+  EXPECT_EQ(*store_.prune(kMuch, "2026.4"), 0) << "both are of use";
+  EXPECT_EQ(why_unused(*store_.find("old"), "2027.1"), "of another OpenVINO");
+  EXPECT_EQ(why_unused(*store_.find("old"), ""), "");
+  EXPECT_GT(*store_.prune(kMuch, "2027.1"), 0);
+  EXPECT_FALSE(store_.find("old"));
+  EXPECT_TRUE(store_.find("new"));
+  fs::remove_all(model);
+  EXPECT_EQ(why_unused(*store_.find("new"), ""), "its model is gone");
+  EXPECT_EQ(*store_.prune(kMuch), 0) << "not for so long";
+  age("new", 31);
+  EXPECT_GT(*store_.prune(kMuch), 0);
 }
 
 TEST_F(BlobStoreOn, what_did_not_compile_has_a_record_and_no_blob) {

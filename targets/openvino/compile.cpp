@@ -1,9 +1,9 @@
 #include "targets/openvino/compile.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <optional>
 
 #include "targets/openvino/graphs.h"
 
@@ -93,6 +93,7 @@ CompileSetup setup_of(const Constants& constants, Properties properties, const O
   return {.runtime = options.runtime,
           .constants = &constants,
           .model = b.model,
+          .model_folder = b.model_folder,
           .weights_digest = b.weights_digest,
           .device = options.openvino_device,
           .platform = b.platform,
@@ -127,42 +128,134 @@ CompileObserver observer_of(const OpenVinoOptions& options, CancelToken& cancel)
   };
 }
 
-// A blob that does not load is made anew, once; what then does not load either is compiled here.
-Result<CompiledModel> load_or_rebuild(const CompileJob& job, const CompileSetup& setup, const Blob& blob,
-                                      const BlobStore& store, const CancelToken& cancel) {
-  auto loaded = load_blob(blob, setup, store);
-  if (loaded) return loaded;
-  spdlog::warn("the compiled graph {} of {} does not load ({}): compiling it again", job.segment, setup.model,
-               loaded.error().message);
-  store.remove(blob.record.key);
-  const auto again = compile_all(std::span(&job, 1), setup, store, {}, cancel);
-  RETURN_IF_ERROR(again);
-  loaded = load_blob(again->front(), setup, store);
-  if (loaded) return loaded;
-  store.remove(blob.record.key);
-  const auto memory = as_tensor(*setup.runtime, *setup.constants);
-  RETURN_IF_ERROR(memory);
-  return setup.runtime->compile(job.xml, *memory, setup.device, setup.properties);
+// Compiled graphs of jobs, from blobs to what runs.
+class Loader {
+ public:
+  Loader(std::span<const CompileJob> jobs, const CompileSetup& setup, const BlobStore& store, const CancelToken& cancel,
+         BlobUse& use)
+      : jobs_(jobs), setup_(setup), store_(store), cancel_(cancel), use_(use), models_(jobs.size()) {}
+
+  // What does not load is made anew, once and all of it together; what then does not load either is compiled here, and
+  // so it is at each start from then on, because compiling it for the store has shown to be of no use.
+  Result<std::vector<CompiledModel>> load(std::vector<Blob> blobs) {
+    for (const Blob& blob : blobs) note_unkept(blob);
+    auto broken = load_all(all_of(blobs.size()), blobs);
+    RETURN_IF_ERROR(broken);
+    if (!broken->empty()) {
+      use_.remade += static_cast<int>(broken->size());
+      use_.why_remade = why_;
+      RETURN_IF_ERROR(make_anew(*broken, blobs));
+      broken = load_all(*broken, blobs);
+      RETURN_IF_ERROR(broken);
+      for (const size_t i : *broken) {
+        (void)store_.note_unloadable(blobs[i].record.key, why_);  // a store that takes nothing costs another try
+        blobs[i].record.ended = Ended::unloadable;
+        blobs[i].record.message = why_;
+      }
+    }
+    for (size_t i = 0; i < blobs.size(); ++i) {
+      if (!models_[i]) RETURN_IF_ERROR(compile_here(i, blobs[i].record));
+      use_.records.push_back(blobs[i].record);
+    }
+    std::vector<CompiledModel> all;
+    for (auto& model : models_) all.push_back(std::move(*model));
+    return all;
+  }
+
+ private:
+  static std::vector<size_t> all_of(size_t count) {
+    std::vector<size_t> all(count);
+    std::iota(all.begin(), all.end(), size_t{0});
+    return all;
+  }
+
+  void note_unkept(const Blob& blob) {
+    if (!blob.why_not_stored) return;
+    ++use_.unkept;
+    use_.why_unkept = blob.why_not_stored;
+  }
+
+  // Those that do not load.
+  Result<std::vector<size_t>> load_all(const std::vector<size_t>& which, const std::vector<Blob>& blobs) {
+    std::vector<size_t> broken;
+    for (const size_t i : which) {
+      if (cancel_.cancelled()) return error(Code::cancelled, "stopped");
+      if (blobs[i].record.ended == Ended::unloadable) continue;
+      auto model = load_blob(jobs_[i], blobs[i], setup_, store_);
+      if (model) {
+        models_[i] = std::move(*model);
+        setup_.constants->drop_file_pages();
+      } else {
+        why_ = model.error().message;
+        broken.push_back(i);
+      }
+    }
+    return broken;
+  }
+
+  Result<void> make_anew(const std::vector<size_t>& which, std::vector<Blob>& blobs) {
+    std::vector<CompileJob> jobs;
+    for (const size_t i : which) {
+      store_.remove(blobs[i].record.key);
+      jobs.push_back(jobs_[i]);
+    }
+    auto again = compile_all(jobs, setup_, store_, {}, cancel_);
+    RETURN_IF_ERROR(again);
+    for (size_t n = 0; n < which.size(); ++n) blobs[which[n]] = std::move((*again)[n]);
+    return {};
+  }
+
+  Result<void> compile_here(size_t i, const BlobRecord& record) {
+    ++use_.unloadable;
+    use_.why_unloadable = record.message;
+    if (setup_.must_store)
+      return error(Code::unsupported,
+                   "{} for {} rows compiles, but does not load: {}. Update the device's driver and OpenVINO, then onw "
+                   "compile MODEL --again",
+                   jobs_[i].segment, jobs_[i].rows, record.message);
+    if (cancel_.cancelled()) return error(Code::cancelled, "stopped");
+    const auto memory = as_tensor(*setup_.runtime, *setup_.constants);
+    RETURN_IF_ERROR(memory);
+    auto model = setup_.runtime->compile(jobs_[i].xml, *memory, setup_.device, setup_.properties);
+    RETURN_IF_ERROR(model);
+    models_[i] = std::move(*model);
+    return {};
+  }
+
+  std::span<const CompileJob> jobs_;
+  const CompileSetup& setup_;
+  const BlobStore& store_;
+  const CancelToken& cancel_;
+  BlobUse& use_;
+  std::vector<std::optional<CompiledModel>> models_;
+  std::string why_;  // the last one that did not load
+};
+
+// From the store, or into it.
+Result<std::vector<CompiledModel>> by_store(std::span<const CompileJob> jobs, const CompileSetup& setup,
+                                            const OpenVinoOptions& options, const CompileObserver& observer,
+                                            const CancelToken& cancel) {
+  const BlobStore store(options.blobs->folder);
+  auto blobs = compile_all(jobs, setup, store, observer, cancel);
+  RETURN_IF_ERROR(blobs);
+  BlobUse nobody_asks;
+  return Loader(jobs, setup, store, cancel, options.blobs->use ? *options.blobs->use : nobody_asks)
+      .load(std::move(*blobs));
 }
 
 Result<CompiledBlocks> compile_by_store(const Program& program, const CutFunction& cut, const WeightSet& weights,
                                         const OpenVinoOptions& options, std::string_view device) {
   auto s = jobs_for_store(program, cut, weights, options, device);
   RETURN_IF_ERROR(s);
-  const BlobStore store(options.blobs->folder);
   CancelToken own;
   CancelToken& cancel = options.blobs->cancel ? *options.blobs->cancel : own;
-  const auto blobs = compile_all(s->jobs, s->setup, store, observer_of(options, cancel), cancel);
-  RETURN_IF_ERROR(blobs);
+  auto models = by_store(s->jobs, s->setup, options, observer_of(options, cancel), cancel);
+  RETURN_IF_ERROR(models);
   CompiledBlocks compiled;
-  for (size_t i = 0; i < blobs->size(); ++i) {
-    if (cancel.cancelled()) return error(Code::cancelled, "stopped");
-    auto model = load_or_rebuild(s->jobs[i], s->setup, (*blobs)[i], store, cancel);
-    RETURN_IF_ERROR(model);
-    auto graph = Graph::of(std::move(*model), options.runtime, s->graphs[i].ir, s->graphs[i].rows);
+  for (size_t i = 0; i < models->size(); ++i) {
+    auto graph = Graph::of(std::move((*models)[i]), options.runtime, s->graphs[i].ir, s->graphs[i].rows);
     RETURN_IF_ERROR(graph);
     put(compiled, std::move(*graph), s->graphs[i]);
-    s->constants->drop_file_pages();
   }
   compiled.constants = std::move(s->constants);
   return compiled;
@@ -194,12 +287,11 @@ Result<CompiledModel> compile_graph(const CompileJob& job, const Constants& cons
     return options.runtime->compile(job.xml, *memory, options.openvino_device, properties);
   }
   const CompileSetup setup = setup_of(constants, properties, options);
-  const BlobStore store(options.blobs->folder);
   const CancelToken never;
-  const CancelToken& cancel = options.blobs->cancel ? *options.blobs->cancel : never;
-  const auto blobs = compile_all(std::span(&job, 1), setup, store, options.blobs->observer, cancel);
-  RETURN_IF_ERROR(blobs);
-  return load_or_rebuild(job, setup, blobs->front(), store, cancel);
+  auto models = by_store(std::span(&job, 1), setup, options, options.blobs->observer,
+                         options.blobs->cancel ? *options.blobs->cancel : never);
+  RETURN_IF_ERROR(models);
+  return std::move(models->front());
 }
 
 Result<std::vector<Blob>> compile_for_later(std::span<const CompileJob> jobs, const Constants& constants,
@@ -212,11 +304,12 @@ Result<std::vector<Blob>> compile_for_later(std::span<const CompileJob> jobs, co
   return compile_all(jobs, setup, BlobStore(options.blobs->folder), options.blobs->observer, cancel);
 }
 
-Result<CompiledModel> load_compiled(const Blob& blob, const Constants& constants, const Properties& properties,
-                                    const OpenVinoOptions& options) {
+Result<CompiledModel> load_compiled(const CompileJob& job, const Blob& blob, const Constants& constants,
+                                    const Properties& properties, const OpenVinoOptions& options) {
   CHECK(options.blobs.has_value());
+  if (blob.record.ended == Ended::unloadable) return error(Code::unsupported, "{}", blob.record.message);
   const BlobStore store(options.blobs->folder);
-  auto loaded = load_blob(blob, setup_of(constants, properties, options), store);
+  auto loaded = load_blob(job, blob, setup_of(constants, properties, options), store);
   if (!loaded) store.remove(blob.record.key);
   return loaded;
 }

@@ -49,8 +49,8 @@ Result<std::vector<Blob>> compile_for_later(std::span<const CompileJob> jobs, co
 
 // One of them; one that does not load is removed from the store, and not compiled again here. Errors: those of
 // load_blob.
-Result<CompiledModel> load_compiled(const Blob& blob, const Constants& constants, const Properties& properties,
-                                    const OpenVinoOptions& options);
+Result<CompiledModel> load_compiled(const CompileJob& job, const Blob& blob, const Constants& constants,
+                                    const Properties& properties, const OpenVinoOptions& options);
 
 // The same graphs into the store of options.blobs alone, ahead of any use: for a device that need not be here. Errors:
 // those of lower_program and compile_all.

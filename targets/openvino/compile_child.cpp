@@ -12,6 +12,7 @@
 #include "base/output_file.h"
 #include "graph/json.h"
 #include "store/weight_file.h"
+#include "targets/openvino/blob_files.h"
 
 namespace onw::openvino {
 namespace {
@@ -69,6 +70,30 @@ Result<CompileAnswer> write_blob(const CompiledModel& compiled, const std::files
   return CompileAnswer{static_cast<int64_t>(blob->bytes().size()), sha256_hex(blob->bytes())};
 }
 
+// Twice: what the plugin keeps must load, too, before anybody relies on it.
+Result<CompileAnswer> compile_without_weights(const Runtime& runtime, const CompileOrder& order,
+                                              const Tensor& weights) {
+  std::error_code failed;
+  std::filesystem::remove_all(order.output, failed);
+  std::filesystem::create_directories(order.output, failed);
+  if (failed) return error(Code::io, "{}: cannot make the folder: {}", order.output.string(), failed.message());
+  const Properties properties = kept_in(order.output, order.properties);
+  auto compiled = runtime.compile(order.xml, weights, order.device, properties);
+  if (!compiled) return with_code(failure(std::move(compiled)));
+  const auto kept = digest_folder(order.output);
+  RETURN_IF_ERROR(kept);
+  if (kept->bytes == 0) return error(Code::unsupported, "the device keeps nothing in its cache");
+  if (kept->bytes > order.most_bytes)
+    return error(Code::unsupported, "what it keeps holds the weights all the same ({} bytes)", kept->bytes);
+  *compiled = {};
+  compiled = runtime.compile(order.xml, weights, order.device, properties);
+  if (!compiled) return with_code(failure(std::move(compiled)));
+  if (!came_from_cache(*compiled)) return error(Code::unsupported, "what it keeps without weights does not load");
+  const auto after = digest_folder(order.output);
+  RETURN_IF_ERROR(after);
+  return CompileAnswer{after->bytes, after->digest};
+}
+
 Result<CompileAnswer> compile_order(const std::filesystem::path& order_file) {
   const auto text = MappedFile::open(order_file);
   RETURN_IF_ERROR(text);
@@ -83,6 +108,7 @@ Result<CompileAnswer> compile_order(const std::filesystem::path& order_file) {
   const std::array<int64_t, 1> bytes = {order->memory_at + order->memory_bytes};
   const auto weights = (*runtime)->tensor(DType::u8, bytes, constants->data());
   RETURN_IF_ERROR(weights);
+  if (order->most_bytes > 0) return compile_without_weights(**runtime, *order, *weights);
   auto compiled = (*runtime)->compile(order->xml, *weights, order->device, order->properties);
   if (!compiled) return with_code(failure(std::move(compiled)));
   return write_blob(*compiled, order->output);
@@ -91,6 +117,16 @@ Result<CompileAnswer> compile_order(const std::filesystem::path& order_file) {
 constexpr std::array kCodes = {Code::unsupported, Code::out_of_memory, Code::no_space, Code::io};
 
 }  // namespace
+
+Properties kept_in(const std::filesystem::path& folder, Properties properties) {
+  properties.emplace_back("CACHE_DIR", folder.string());
+  return properties;
+}
+
+bool came_from_cache(const CompiledModel& compiled) {
+  const auto value = compiled.property("LOADED_FROM_CACHE");
+  return value && (*value == "YES" || *value == "true" || *value == "1");
+}
 
 std::string to_text(const CompileOrder& order) {
   json files = json::array(), properties = json::array(), settings = json::array();
@@ -108,7 +144,8 @@ std::string to_text(const CompileOrder& order) {
                     {"device", order.device},
                     {"properties", std::move(properties)},
                     {"settings", std::move(settings)},
-                    {"output", order.output.string()}});
+                    {"output", order.output.string()},
+                    {"most_bytes", order.most_bytes}});
 }
 
 Result<CompileOrder> parse_order(std::string_view text) {
@@ -121,7 +158,8 @@ Result<CompileOrder> parse_order(std::string_view text) {
                      .memory_at = find_int(all, "memory_at").value_or(0),
                      .memory_bytes = find_int(all, "memory_bytes").value_or(0),
                      .device = find_string(all, "device").value_or(""),
-                     .output = find_string(all, "output").value_or("")};
+                     .output = find_string(all, "output").value_or(""),
+                     .most_bytes = find_int(all, "most_bytes").value_or(0)};
   const auto files = all.find("files"), properties = all.find("properties");
   if (order.xml.empty() || order.device.empty() || order.output.empty() || files == all.end() ||
       properties == all.end() || order.memory_at < 0 || order.memory_bytes < 0)

@@ -30,7 +30,15 @@ struct CompileOrder {
   Properties properties;
   DeviceSettings settings = {};
   std::filesystem::path output;
+  // Not 0: the output is a folder in which the device's plugin keeps the graph without its weights, in at most so many
+  // bytes.
+  int64_t most_bytes = 0;
 };
+
+// The properties with which a plugin keeps a graph in the folder, or takes it from there.
+Properties kept_in(const std::filesystem::path& folder, Properties properties);
+// Whether it was taken from there.
+bool came_from_cache(const CompiledModel& compiled);
 
 std::string to_text(const CompileOrder& order);
 Result<CompileOrder> parse_order(std::string_view text);

@@ -39,11 +39,45 @@ bool lacks_compiler(std::string_view message) {
 
 bool is_about_the_disk(Code code) { return code == Code::no_space || code == Code::io; }
 
+// Tries that end for want of memory before onw does not try again by itself.
+constexpr int64_t kMostTries = 3;
+
+// What must be free for another try: more than the compiler had when it ended.
+int64_t wanted_bytes(const BlobRecord& r) { return r.peak_bytes + r.peak_bytes / 10; }
+
 // Whether what failed then would fail now.
 bool still_holds(const BlobRecord& r, double limit_seconds, int64_t free_bytes) {
   if (r.ended == Ended::timed_out) return limit_seconds <= r.limit_seconds * 1.2;
-  if (r.ended == Ended::out_of_memory) return free_bytes < r.free_bytes + r.free_bytes / 4;
+  if (r.ended == Ended::out_of_memory) return r.tries >= kMostTries || free_bytes < wanted_bytes(r);
   return true;
+}
+
+double gigabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+// When onw tries again what ended so, for people. `known`: from an earlier start.
+std::string when_again(const BlobRecord& r, bool known) {
+  const std::string_view from = known ? "known from an earlier try; " : "";
+  if (r.ended != Ended::out_of_memory)
+    return known ? fmt::format(" ({}onw compile MODEL --again tries anew)", from) : "";
+  if (r.tries >= kMostTries)
+    return fmt::format(" ({}tried {} times: close other programs, then onw compile MODEL --again)", from, r.tries);
+  return fmt::format(
+      " ({}{:.1f} GB were free; onw tries again at a start with {:.1f} GB free, or with onw compile MODEL --again)",
+      from, gigabytes(r.free_bytes), gigabytes(wanted_bytes(r)));
+}
+
+// "the plugin's compiler, the driver's compiler: out of luck; ...": what several say alike is said once.
+std::string how_each_ended(const std::vector<BlobRecord>& tried) {
+  std::string text;
+  for (size_t i = 0; i < tried.size();) {
+    std::string routes = tried[i].route;
+    const std::string& message = tried[i].message;
+    size_t next = i + 1;
+    for (; next < tried.size() && tried[next].message == message; ++next) routes += " and " + tried[next].route;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", routes, message);
+    i = next;
+  }
+  return text;
 }
 
 // The bytes of the constants that a graph names.
@@ -102,20 +136,22 @@ class Compiler {
 
   std::string first_key(const CompileJob& job) const { return key(job, routes_.routes.front()); }
 
-  // By the first route that works. `hit`: nothing was compiled.
-  Result<Blob> make(const CompileJob& job, bool& hit) {
-    std::string tried;
+  // By the first route that works. `hit`: nothing was compiled. `waits` is called where another process compiles it.
+  Result<Blob> make(const CompileJob& job, bool& hit, const std::function<void()>& waits) {
+    std::vector<BlobRecord> tried;
     for (const Route& route : routes_.routes) {
-      auto blob = by_route(job, route, hit);
+      if (!suits(route, job.xml, constant_bytes(job.xml))) continue;
+      auto blob = by_route(job, route, hit, waits);
       RETURN_IF_ERROR(blob);
-      if (blob->record.ended == Ended::compiled) return blob;
-      tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", route.name, blob->record.message);
-      last_ended_ = blob->record.ended;
+      if (blob->record.ended == Ended::compiled || blob->record.ended == Ended::unloadable) return blob;
+      tried.push_back(std::move(blob->record));
     }
-    if (hit) tried += " (known from an earlier try; onw compile MODEL --again tries anew)";
-    if (lacks_compiler(tried)) return error(Code::unsupported, "{} ({})", kNoCompiler, tried);
-    return error(last_ended_ == Ended::out_of_memory ? Code::out_of_memory : Code::unsupported,
-                 "{} for {} rows does not compile for {}: {}", job.segment, job.rows, setup_.platform, tried);
+    const std::string how = how_each_ended(tried);
+    if (lacks_compiler(how)) return error(Code::unsupported, "{} ({})", kNoCompiler, how);
+    const BlobRecord& last = tried.back();
+    return error(last.ended == Ended::out_of_memory ? Code::out_of_memory : Code::unsupported,
+                 "{} for {} rows does not compile for {}: {}{}", job.segment, job.rows, setup_.platform, how,
+                 when_again(last, hit));
   }
 
   bool cancelled() const { return stopping_ || cancel_.cancelled(); }
@@ -134,18 +170,20 @@ class Compiler {
     auto record = store_.find(key);
     if (!record) return std::nullopt;
     if (record->ended == Ended::compiled) {
-      if (!store_.open(*record)) return std::nullopt;
+      const bool wrong = record->self_check && !record->self_check->passed;
+      if ((wrong && setup_.again) || !store_.verify(*record)) return std::nullopt;
       return Blob{std::move(*record)};
     }
     if (setup_.again || !still_holds(*record, limit_seconds_, available_memory_bytes())) return std::nullopt;
     return Blob{std::move(*record)};
   }
 
-  Result<Blob> by_route(const CompileJob& job, const Route& route, bool& hit) {
+  Result<Blob> by_route(const CompileJob& job, const Route& route, bool& hit, const std::function<void()>& waits) {
     const std::string key = this->key(job, route);
     hit = true;
     if (auto there = known(key)) return std::move(*there);
     Result<FileLock> lock = store_.try_lock(key);
+    if (lock && !lock->held()) waits();
     for (; lock && !lock->held(); lock = store_.try_lock(key)) {
       if (cancelled()) return error(Code::cancelled, "stopped");
       std::this_thread::sleep_for(kLookAgain);
@@ -159,40 +197,63 @@ class Compiler {
                       .platform = setup_.platform,
                       .route = std::string(route.name),
                       .openvino = setup_.runtime->version(),
+                      .model_folder = setup_.model_folder,
                       .rows = job.rows,
                       .limit_seconds = limit_seconds_};
+    if (const auto before = store_.find(key); before && !setup_.again) record.tries = before->tries;
     if (!lock) return without_the_disk(job, route, std::move(record), lock.error());
+    if (const auto trouble = disk_trouble()) return without_the_disk(job, route, std::move(record), *trouble);
     return into_the_store(job, route, std::move(record));
+  }
+
+  // What the disk said when it took nothing: no further graph is compiled twice for it.
+  std::optional<Error> disk_trouble() {
+    const std::lock_guard hold(trouble_mutex_);
+    return trouble_;
   }
 
   Result<Blob> into_the_store(const CompileJob& job, const Route& route, BlobRecord record) {
     const std::string key = record.key;
-    auto ended = run(job, route, std::move(record), store_.partial(key));
+    record.without_weights = route.without_weights;
+    auto ended =
+        run(job, route, std::move(record), route.without_weights ? store_.partial_folder(key) : store_.partial(key));
+    if (!ended || ended->ended != Ended::compiled) forget_partial(key);
     if (ended) {
       if (ended->ended != Ended::compiled && lacks_compiler(ended->message)) return Blob{std::move(*ended)};
       const auto added = store_.add(*ended);
       if (added) return Blob{std::move(*ended)};
       ended = Failure(added.error());
     }
-    std::error_code ignored;
-    std::filesystem::remove(store_.partial(key), ignored);
+    forget_partial(key);
     if (!is_about_the_disk(ended.error().code)) return Failure(ended.error());
     return without_the_disk(job, route, {.key = key, .segment = job.segment, .limit_seconds = limit_seconds_},
                             ended.error());
   }
 
-  // The store takes nothing: this process goes on with a blob in memory.
+  void forget_partial(const std::string& key) const {
+    std::error_code ignored;
+    std::filesystem::remove(store_.partial(key), ignored);
+    std::filesystem::remove_all(store_.partial_folder(key), ignored);
+  }
+
+  // The store takes nothing: this process goes on with a blob in memory, which holds the weights.
   Result<Blob> without_the_disk(const CompileJob& job, const Route& route, BlobRecord record, const Error& why) {
-    if (setup_.must_store)
-      return error(why.code, "{}. Free space, or let ONW_CACHE name a folder with more; what is done stays",
-                   why.message);
-    spdlog::warn("{}. Going on without keeping {}: the next start compiles it again", why.message, job.segment);
+    {
+      const std::lock_guard hold(trouble_mutex_);
+      trouble_ = why;
+    }
+    if (setup_.must_store) return error(why.code, "{}. {}; what is done stays", why.message, store_remedy(why.code));
+    if (route.without_weights) {
+      record.ended = Ended::refused;
+      record.message = why.message;
+      return Blob{std::move(record)};
+    }
     auto memory = MemoryFile::create();
     RETURN_IF_ERROR(memory);
     const auto file = std::make_shared<const MemoryFile>(std::move(*memory));
     auto ended = run(job, route, std::move(record), file->path_for_others());
     RETURN_IF_ERROR(ended);
-    return Blob{std::move(*ended), file};
+    return Blob{std::move(*ended), file, why};
   }
 
   // One child, and how it ended; a second one, alone, where memory was short and others may have had it.
@@ -206,7 +267,8 @@ class Compiler {
                        .device = setup_.device,
                        .properties = route_properties(route, job.is_head, setup_.properties),
                        .settings = setup_.settings,
-                       .output = output};
+                       .output = output,
+                       .most_bytes = route.without_weights ? constant_bytes(job.xml) / 4 : 0};
     order.memory_at = setup_.constants->bytes() - order.memory_bytes;
     {
       const std::shared_lock together(alone_);
@@ -235,6 +297,7 @@ class Compiler {
                      : outcome->signal == kKilled ? Ended::out_of_memory
                                                   : Ended::crashed;
       record.message = "the compiler " + describe(*outcome, limit_seconds_);
+      if (record.ended == Ended::out_of_memory) note_memory(record, *outcome);
       return record;
     }
     const auto answer = parse_answer(outcome->output);
@@ -242,12 +305,19 @@ class Compiler {
       if (is_about_the_disk(answer.error().code)) return Failure(answer.error());
       record.ended = answer.error().code == Code::out_of_memory ? Ended::out_of_memory : Ended::refused;
       record.message = answer.error().message;
+      if (record.ended == Ended::out_of_memory) note_memory(record, *outcome);
       return record;
     }
     record.ended = Ended::compiled;
+    record.tries = 0;
     record.bytes = answer->bytes;
     record.digest = answer->digest;
     return record;
+  }
+
+  static void note_memory(BlobRecord& record, const ChildOutcome& outcome) {
+    record.peak_bytes = outcome.peak_bytes;
+    ++record.tries;
   }
 
   static Result<void> write(const MemoryFile& memory, std::string_view text) {
@@ -267,7 +337,8 @@ class Compiler {
   std::shared_mutex alone_;  // held as a whole by a child that may not share memory with others
   std::atomic<bool> has_company_ = false;
   std::atomic<bool> stopping_ = false;
-  std::atomic<Ended> last_ended_ = Ended::refused;
+  std::mutex trouble_mutex_;
+  std::optional<Error> trouble_;
 };
 
 // The jobs, each taken by one worker, and what became of them.
@@ -291,8 +362,9 @@ class Queue {
       tell({.job = jobs_[i], .done = done_, .total = total()});
       const auto start = Clock::now();
       bool hit = false;
-      auto blob =
-          compiler_.cancelled() ? Result<Blob>(error(Code::cancelled, "stopped")) : compiler_.make(jobs_[i], hit);
+      const auto waits = [&] { tell({.job = jobs_[i], .waits = true, .done = done_, .total = total()}); };
+      auto blob = compiler_.cancelled() ? Result<Blob>(error(Code::cancelled, "stopped"))
+                                        : compiler_.make(jobs_[i], hit, waits);
       if (!blob) return give_up(std::move(blob.error()));
       made_[i] = std::move(*blob);
       ++done_;
@@ -357,20 +429,9 @@ Result<std::vector<Blob>> compile_all(std::span<const CompileJob> jobs, const Co
   }
   auto made = queue.result();
   RETURN_IF_ERROR(made);
-  if (const auto pruned = store.prune(store.cap_bytes()); !pruned) spdlog::warn("{}", pruned.error().message);
+  if (const auto pruned = store.prune(store.cap_bytes(), setup.runtime->version()); !pruned)
+    spdlog::warn("{}", pruned.error().message);
   return made;
-}
-
-Result<CompiledModel> load_blob(const Blob& blob, const CompileSetup& setup, const BlobStore& store) {
-  auto mapped = blob.memory ? MappedFile::open(blob.memory->path()) : store.open(blob.record);
-  RETURN_IF_ERROR(mapped);
-  if (routes_for(setup.platform).imports_by_device)
-    for (const auto& [name, value] : setup.properties)
-      RETURN_IF_ERROR(setup.runtime->set_property(setup.device, name, value));
-  const auto kept = std::make_shared<const MappedFile>(std::move(*mapped));
-  auto model = setup.runtime->import(kept->bytes(), setup.device, kept);
-  kept->drop_pages();
-  return model;
 }
 
 }  // namespace onw::openvino

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct CompileEvent {
   const CompileJob& job;
   bool ended = false;  // else it has just begun
   bool hit = false;    // it was in the store
+  bool waits = false;  // another process is compiling it
   int done = 0, total = 0;
   double seconds = 0;  // of this one
 };
@@ -37,6 +39,7 @@ struct CompileSetup {
   std::shared_ptr<const Runtime> runtime;
   const Constants* constants = nullptr;  // of all jobs; nothing may be added while they run
   std::string model;                     // for people
+  std::string model_folder;              // where it lies
   std::string weights_digest;
   std::string device;                   // OpenVINO's name
   std::string platform;                 // of routes.h
@@ -46,23 +49,27 @@ struct CompileSetup {
   double seconds = 0;                   // for one graph; 0: the platform's
   int at_once = 0;                      // children; 0: half the cores, as memory allows
   bool again = false;                   // tries anew what did not compile before
-  bool must_store = false;  // a disk that takes nothing is an error; else the blob lives in memory, with a warning
+  bool must_store = false;              // a disk that takes nothing is an error; else the blob lives in memory
 };
 
 // A compiled graph: in the store, or in memory where the disk took nothing.
 struct Blob {
   BlobRecord record;
   std::shared_ptr<const MemoryFile> memory = nullptr;
+  std::optional<Error> why_not_stored = {};
 };
 
 // In the order of the jobs; equal graphs are compiled once. Every route of the platform is tried in turn; how each
-// ended is recorded, and not tried again unless there is more time or memory than then. Another process that compiles
-// the same is waited for. Errors: unsupported with what each route ended with, out_of_memory, no_space, io, cancelled.
+// ended is recorded, and not tried again unless there is more time than then; for want of memory up to three times,
+// each at a start that has more than the compiler took. Another process that compiles the same is waited for. What is
+// known not to load comes back as such (Ended::unloadable). Errors: unsupported with what each route ended with,
+// out_of_memory, no_space, io, cancelled.
 Result<std::vector<Blob>> compile_all(std::span<const CompileJob> jobs, const CompileSetup& setup,
                                       const BlobStore& store, const CompileObserver& observer,
                                       const CancelToken& cancel);
 
-// Errors: digest_mismatch, not_found, unsupported: compile it anew (store.remove, compile_all).
-Result<CompiledModel> load_blob(const Blob& blob, const CompileSetup& setup, const BlobStore& store);
+// The graph of the job. Errors: digest_mismatch, not_found, unsupported: compile it anew (store.remove, compile_all).
+Result<CompiledModel> load_blob(const CompileJob& job, const Blob& blob, const CompileSetup& setup,
+                                const BlobStore& store);
 
 }  // namespace onw::openvino

@@ -123,7 +123,7 @@ Result<std::vector<CompiledModel>> FusedVariants::models_of(const Variant& v) co
   const std::vector<CompileJob> jobs = jobs_of(v);
   for (size_t i = 0; i < jobs.size(); ++i) {
     auto model = v.blobs.empty() ? compile_graph(jobs[i], *v.constants, setup_.properties, setup_.options)
-                                 : load_compiled(v.blobs[i], *v.constants, setup_.properties, setup_.options);
+                                 : load_compiled(jobs[i], v.blobs[i], *v.constants, setup_.properties, setup_.options);
     RETURN_IF_ERROR(model);
     models.push_back(std::move(*model));
   }
@@ -187,13 +187,15 @@ void FusedVariants::judge(Variant& v, std::span<const float> fused, std::span<co
                           int64_t vocabulary) {
   const double kl = mean_kl(segments, fused, static_cast<size_t>(vocabulary));
   const bool passed = kl <= kMostKl;  // false for no number
+  const auto rows = static_cast<int>(static_cast<int64_t>(segments.size()) / vocabulary);
   const std::string message =
       fmt::format("with attention inside, a KL of {:.2g} to the graphs without ({} at most)", kl, kMostKl);
   for (const Blob& b : v.blobs)  // best effort: else the next run looks again
     if (b.memory == nullptr)
       (void)BlobStore(setup_.options.blobs->folder)
-          .note_self_check(b.record.key,
-                           {.passed = passed, .mean_kl = std::isfinite(kl) ? kl : 1e9, .top1 = 0, .message = message});
+          .note_self_check(
+              b.record.key,
+              {.passed = passed, .rows = rows, .mean_kl = std::isfinite(kl) ? kl : 1e9, .message = message});
   v.proven = passed;
   if (!passed) give_up(v, message);
 }

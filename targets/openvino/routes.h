@@ -16,7 +16,14 @@ struct Route {
   std::span<const std::pair<std::string_view, std::string_view>> properties = {};
   // Further ones of the head alone.
   std::span<const std::pair<std::string_view, std::string_view>> head_properties = {};
+  // The compiled graph leaves its weights in our file: kept by the device's plugin (its CACHE_DIR), and loaded with the
+  // graph's text beside it. Only for graphs whose constants are worth it, and have no type that plugins keep all the
+  // same.
+  bool without_weights = false;
 };
+
+// Whether a graph is to be tried by the route: its text and what its constants take.
+bool suits(const Route& route, std::string_view xml, int64_t constant_bytes);
 
 struct PlatformRoutes {
   std::string_view platform;  // "3720"; "GPU", "CPU": a device that has no generations

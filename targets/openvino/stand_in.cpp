@@ -5,10 +5,17 @@
 
 namespace onw::openvino {
 
-bool stands_in_for_npu() {
+Result<bool> npu_stand_in() {
   const char* value = std::getenv("ONW_NPU_STAND_IN");
-  return value != nullptr && std::string_view(value) == "CPU";
+  const std::string_view device = value == nullptr ? "" : value;
+  if (device.empty() || device == "CPU") return device == "CPU";
+  return error(Code::usage,
+               "ONW_NPU_STAND_IN is '{}', but only OpenVINO's CPU device can stand in for an NPU: set it to CPU, or "
+               "unset it",
+               device);
 }
+
+bool stands_in_for_npu() { return npu_stand_in().value_or(false); }
 
 Properties stand_in_properties() {
   return {{"NPU_USE_NPUW", "YES"}, {"NPUW_DEVICES", "CPU"}, {"NPUW_ONLINE_PIPELINE", "NONE"}};

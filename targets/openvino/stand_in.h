@@ -8,6 +8,8 @@
 namespace onw::openvino {
 
 bool stands_in_for_npu();
+// The same. Errors: usage, for another value than CPU.
+Result<bool> npu_stand_in();
 // With which properties the plugin does so.
 Properties stand_in_properties();
 // The properties of the CPU device itself, which are not handed on: FP32, and activations quantised by groups or not.

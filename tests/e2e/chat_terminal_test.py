@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """onw chat on a terminal: editing, several lines, history, Ctrl-C."""
 import os
+import pathlib
 import resource
 import select
 import signal
+import tempfile
 import time
 import unittest
 
@@ -18,12 +20,12 @@ except ImportError:
 class Terminal:
     """onw chat on a terminal of its own."""
 
-    def __init__(self, *words, before=lambda: None):
+    def __init__(self, *words, before=lambda: None, **changes):
         self.text = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             before()
-            os.execvpe(harness.ONW, [harness.ONW, "chat", *words], harness.environment(TERM="xterm", HOME=harness.FOLDER.name))
+            os.execvpe(harness.ONW, [harness.ONW, "chat", *words], harness.environment(TERM="xterm", HOME=harness.FOLDER.name, **changes))
 
     def type(self, text):
         os.write(self.fd, text.encode())
@@ -138,6 +140,23 @@ class Chat(unittest.TestCase):
         chat.see("a line to remember")
         chat.type("\x15\x04")
         self.assertEqual(chat.end(), 0)
+
+    def test_what_becomes_of_a_device_is_told_above_the_prompt_while_nothing_is_typed(self):
+        fake = pathlib.Path(harness.ONW).resolve().parent / "libfake_openvino.so"
+        if not fake.exists():
+            self.skipTest(f"{fake.name} is not built: ninja fake_openvino")
+        harness.converted_model("flat", head=0.01)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "libopenvino_c.so").symlink_to(fake)
+            chat = Terminal("flat", "--max-tokens", "2", "--temperature", "0", ONW_OPENVINO_DIR=folder, ONW_NPU_STAND_IN="CPU",
+                            ONW_CACHE=pathlib.Path(folder, "cache"))
+            chat.see("/help shows")
+            self.assertIn("\x1b[K", chat.see("The NPU is ready"))  # nothing was typed: the prompt makes room
+            chat.see("> ")
+            chat.type("a question\r")
+            chat.see("on the NPU")
+            chat.type("\x04")
+            self.assertEqual(chat.end(), 0)
 
     def test_a_full_disk_leaves_the_history_of_before(self):
         def talk(line, sees="]", **more):

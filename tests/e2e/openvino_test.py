@@ -47,6 +47,19 @@ class Doctor(unittest.TestCase):
                 self.assertIn("OpenVINO's device NPU: ", done.stdout)
                 self.assertIn(said, done.stdout)
 
+    def test_what_works_has_no_obstacle_and_a_variable_that_asks_for_what_does_not_is_named(self):
+        fake = pathlib.Path(harness.ONW).resolve().parent / "libfake_openvino.so"
+        if not fake.exists():
+            self.skipTest(f"{fake.name} is not built: ninja fake_openvino")
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "libopenvino_c.so").symlink_to(fake)
+            works = onw("doctor", ONW_OPENVINO_DIR=folder, ONW_DEVICE="NPU")
+            self.assertRegex(works.stdout, r"NPU +as OpenVINO shows it")
+            self.assertNotIn("ONW_DEVICE", works.stdout)
+            fails = onw("doctor", ONW_OPENVINO_DIR=folder, ONW_DEVICE="NPU", ONW_FAKE_OPENVINO="compile=fail").stdout
+            self.assertIn("ONW_DEVICE is NPU, and no NPU works here", fails)
+            self.assertIn("ONW_NPU_STAND_IN is 'GPU'", onw("doctor", ONW_OPENVINO_DIR=folder, ONW_NPU_STAND_IN="GPU").stdout)
+
     @unittest.skipUnless(openvino_folder(), NO_OPENVINO)
     def test_shows_where_it_is_its_version_and_its_devices(self):
         found = self.doctor(openvino_folder())["openvino"]

@@ -54,12 +54,13 @@ def shapes():
     yield "lm_head.weight", (vocabulary, HIDDEN)
 
 
-def weights(seed):
+def weights(seed, head):
     draw = random.Random(seed)
     header, data = {}, bytearray()
     for name, shape in shapes():
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        values = array.array("f", (1.0 if len(shape) == 1 else draw.gauss(0, 0.1) for _ in range(count))).tobytes()
+        spread = head if name == "lm_head.weight" else 0.1
+        values = array.array("f", (1.0 if len(shape) == 1 else draw.gauss(0, spread) for _ in range(count))).tobytes()
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header).encode()
@@ -67,14 +68,14 @@ def weights(seed):
     return struct.pack("<Q", len(text)) + text + bytes(data)
 
 
-def files(seed=1, template=TEMPLATE, max_context=2048):
-    """name -> bytes of every file of the model; `template` "": none."""
+def files(seed=1, template=TEMPLATE, max_context=2048, head=0.1):
+    """name -> bytes of every file of the model; `template` "": none; `head`: how far logits are apart."""
     special = {"bos_token": "<s>", "eos_token": "<|im_end|>", "add_bos_token": False, "tokenizer_class": "PreTrainedTokenizerFast",
                "model_max_length": max_context, **({"chat_template": template} if template else {})}
     as_json = {"config.json": config(max_context), "tokenizer.json": tokenizer(), "tokenizer_config.json": special,
                "generation_config.json": {"eos_token_id": [257, 259]}}
     made = {name: (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode() for name, value in as_json.items()}
-    return {**made, "model.safetensors": weights(seed)}
+    return {**made, "model.safetensors": weights(seed, head)}
 
 
 def write(folder, **options):

@@ -10,9 +10,11 @@
 //   compile.where=TEXT only graphs whose text has this
 //   compile.once=FILE  only while there is no FILE yet
 //   says=TEXT          compiling fails with these words
+//   cache=none|whole|stale  with CACHE_DIR: nothing is kept there; a compiled graph with its weights; what never loads
+//                      (default: a small one that loads)
 //   export=fail        there is nothing to export
 //   export.bytes=N     the size of a compiled graph
-//   import=fail        no compiled graph loads
+//   import=fail|slow   no compiled graph loads; it takes five seconds
 //   infer=nan|zero|wrong|lost|oom  the logits are no numbers, are zeros, or always name token 1; the device is gone, or
 //                      has no memory
 //   infer.from=N       so from the N-th run of any graph on
@@ -20,8 +22,8 @@
 //   context=none       the device has no memory of its own
 //
 // fake_openvino_count(NAME) says what was asked of it: "compiled" graphs, "distinct" ones by their text, "requests"
-// that live and the "most_requests" that did at once since "from_now_on" was asked, "set" tensors, and of them those
-// that are "copied" because their memory is not the device's.
+// that live and the "most_requests" that did at once since "from_now_on" was asked, "runs", "set" tensors, and of them
+// those that are "copied" because their memory is not the device's.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -86,6 +88,20 @@ int small_graph(Request& request) {
   return 0;
 }
 
+struct Compiled {
+  bool from_cache = false;
+};
+
+// What a plugin does with CACHE_DIR: true where the graph was there.
+bool use_cache(const std::string& folder, const std::string& text) {
+  const std::string how = scripted("cache");
+  if (folder.empty() || how == "none") return false;
+  const std::string file = folder + "/" + std::to_string(std::hash<std::string>()(text)) + ".blob";
+  if (std::ifstream(file).good()) return how != "stale";
+  std::ofstream(file, std::ios::binary) << std::string(how == "whole" ? 3'000'000 : 700, 'c');
+  return false;
+}
+
 constexpr const char* kBlobBegin = "fake compiled graph";
 
 int handle = 0;  // what all objects without a state are
@@ -136,24 +152,27 @@ int ov_core_read_model_from_memory_buffer(const void*, const char* text, size_t 
   *model = new Model{std::string(text, bytes)};
   return 0;
 }
-int ov_core_compile_model(const void*, const Model* model, const char*, size_t words, void** compiled, ...) {
+int ov_core_compile_model(const void*, const Model* model, const char*, size_t words, Compiled** compiled, ...) {
   ++counts["compiled"];
   texts.insert(model->text);
   counts["distinct"] = static_cast<int64_t>(texts.size());
-  *compiled = &handle;
+  std::string folder;
   va_list properties;
   va_start(properties, compiled);
   std::string how = scripted("compile");
   for (size_t i = 0; i + 1 < words; i += 2) {
     const std::string_view name = va_arg(properties, const char*);
     const std::string value = va_arg(properties, const char*);
+    if (name == "CACHE_DIR") folder = value;
     if (name == "NPU_COMPILER_TYPE" && !scripted("compile." + value).empty()) how = scripted("compile." + value);
   }
   va_end(properties);
   if (model->text.find(scripted("compile.where")) == std::string::npos) return 0;
   if (const std::string mark = scripted("compile.once"); !mark.empty()) {
-    if (std::ifstream(mark).good()) return 0;
-    std::ofstream(mark) << "tried";
+    if (std::ifstream(mark).good())
+      how.clear();
+    else
+      std::ofstream(mark) << "tried";
   }
   if (how == "crash") std::abort();
   if (how == "none") return fail("Cannot load library /srv/somebody/npu/libcompiler.so: no such file");
@@ -161,7 +180,9 @@ int ov_core_compile_model(const void*, const Model* model, const char*, size_t w
   if (how == "slow") std::this_thread::sleep_for(std::chrono::seconds(5));
   if (how == "oom") return fail("std::bad_alloc");
   if (!scripted("says").empty()) return fail(scripted("says").c_str());
-  return how == "fail" ? fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error") : 0;
+  if (how == "fail") return fail("ZE_RESULT_ERROR: [NPU_VCL] Compiler returned an error");
+  *compiled = new Compiled{use_cache(folder, model->text)};
+  return 0;
 }
 void ov_model_free(Model* model) { delete model; }
 int ov_model_inputs_size(const void*, size_t* n) { return *n = 5, 0; }
@@ -173,8 +194,13 @@ int ov_model_const_input_by_index(const void*, size_t i, void** port) {
 }
 int ov_port_get_element_type(const void* port, int* type) { return *type = *static_cast<const int*>(port), 0; }
 void ov_output_const_port_free(void*) {}
-void ov_compiled_model_free(void*) {}
-int ov_compiled_model_get_property(const void*, const char*, char**) { return fail("no such property"); }
+void ov_compiled_model_free(Compiled* compiled) { delete compiled; }
+int ov_compiled_model_get_property(const Compiled* compiled, const char* name, char** value) {
+  static char yes[] = "YES", no[] = "NO";
+  if (std::strcmp(name, "LOADED_FROM_CACHE") != 0) return fail("no such property");
+  *value = compiled->from_cache ? yes : no;
+  return 0;
+}
 int ov_compiled_model_create_infer_request(const void*, Request** request) {
   counts["most_requests"] = std::max(counts["most_requests"], ++counts["requests"]);
   *request = new Request;
@@ -188,10 +214,12 @@ int ov_compiled_model_export_model(const void*, const char* path) {
   std::ofstream(path, std::ios::binary) << blob;  // as the real one: a full disk is no error
   return 0;
 }
-int ov_core_import_model(const void*, const char* blob, size_t bytes, const char*, void** compiled) {
-  *compiled = &handle;
+int ov_core_import_model(const void*, const char* blob, size_t bytes, const char*, Compiled** compiled) {
   const bool ours = std::string_view(blob, bytes).starts_with(kBlobBegin);
-  return scripted("import") == "fail" || !ours ? fail("blob of another version") : 0;
+  if (scripted("import") == "slow") std::this_thread::sleep_for(std::chrono::seconds(5));
+  if (scripted("import") == "fail" || !ours) return fail("blob of another version");
+  *compiled = new Compiled;
+  return 0;
 }
 void ov_infer_request_free(Request* request) {
   --counts["requests"];
@@ -203,6 +231,7 @@ int ov_infer_request_set_tensor(Request* request, const char* name, const Tensor
   return request->tensors[name] = *tensor, 0;
 }
 int ov_infer_request_infer(Request* request) {
+  ++counts["runs"];
   const std::string from = scripted("infer.from");  // until then all is well
   const bool begun = from.empty() || ++counts["inferred"] >= std::stoll(from);
   const std::string where = scripted("infer.where");
