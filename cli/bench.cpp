@@ -122,7 +122,7 @@ Result<void> load(const std::filesystem::path& folder, const Args& args, Report&
   r.device = std::move(*choice);
   options.device = r.device.device;
   if (!args.has("--no-load")) {
-    drop_from_page_cache(folder / kWeightsFile);
+    for (const auto file : {kWeightsFile, kExpertsFile}) drop_from_page_cache(folder / file);
     const auto cold = time_load(folder, options, executable);
     RETURN_IF_ERROR(cold);
     r.load_cold_s = *cold;
@@ -151,7 +151,7 @@ Result<Report> measure(const Args& args) {
     const auto program = build_program(model->config());
     RETURN_IF_ERROR(program);
     r.engine = model->engine();
-    r.cost = model_cost(*program, r.engine.weights);
+    r.cost = model_cost(*program, r.engine);
   }
   std::shared_ptr<Executable> executable;
   RETURN_IF_ERROR(load(*folder, args, r, executable));
@@ -218,7 +218,7 @@ ordered_json to_json(const Report& r) {
             {"layers", r.engine.layers},
             {"hidden", r.engine.hidden},
             {"vocabulary", r.engine.vocabulary},
-            {"step_bytes", r.cost.step_bytes}}},
+            {"step_bytes", static_cast<int64_t>(r.cost.bytes(1))}}},
           {"roofs",
            {{"read_bytes_per_s", r.roofs.read_bytes_per_s},
             {"ops_per_s", r.roofs.ops_per_s},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -103,11 +104,41 @@ Result<void> Bench::add_profile(BenchTiming& t) {
   return {};
 }
 
-ModelCost model_cost(const Program& program, std::span<const StoredWeight> weights) {
+namespace {
+
+// The share of its experts that the first layer of them takes for a row; 0 without any.
+double expert_share(const Program& program) {
+  const Function* body = program.function("body");
+  if (body == nullptr) return 0;
+  for (const Node& n : body->nodes)
+    if (n.op == Op::route)
+      return static_cast<double>(n.type.last()) / static_cast<double>(body->type(n.inputs[0]).last());
+  return 0;
+}
+
+void add_experts(const Program& program, const EngineInfo& engine, ModelCost& cost) {
+  cost.expert_share = expert_share(program);
+  double ops = 0;
+  for (const ExpertRecords& records : engine.experts)
+    for (const StoredWeight& part : records.parts) {
+      cost.expert_bytes += records.experts * part.bytes().total();
+      ops += 2 * static_cast<double>(records.experts * part.outputs() * part.inputs()) * cost.expert_share;
+    }
+  cost.body_ops += static_cast<int64_t>(ops);
+}
+
+}  // namespace
+
+double ModelCost::bytes(int64_t rows) const {
+  const double share = 1 - std::pow(1 - expert_share, static_cast<double>(rows));
+  return static_cast<double>(step_bytes) + share * static_cast<double>(expert_bytes);
+}
+
+ModelCost model_cost(const Program& program, const EngineInfo& engine) {
   ModelCost cost;
   bool has_head = false;
   for (const auto& decl : program.weights) has_head = has_head || decl.role == WeightRole::head;
-  for (const auto& weight : weights) {
+  for (const auto& weight : engine.weights) {
     const WeightDecl* decl = program.weight(weight.name);
     if (decl == nullptr) continue;
     const bool looked_up_only = decl->role == WeightRole::embedding && has_head;
@@ -115,8 +146,10 @@ ModelCost model_cost(const Program& program, std::span<const StoredWeight> weigh
     cost.step_bytes += weight.bytes().total();
     if (decl->role == WeightRole::vector) continue;
     const int64_t ops = 2 * weight.outputs() * weight.inputs();
-    (decl->role == WeightRole::matrix ? cost.body_ops : cost.head_ops) += ops;
+    const bool body = decl->role == WeightRole::matrix || decl->role == WeightRole::router;
+    (body ? cost.body_ops : cost.head_ops) += ops;
   }
+  add_experts(program, engine, cost);
   return cost;
 }
 
@@ -127,7 +160,8 @@ void Bench::count(BenchTiming& t) const {
   const int64_t steps = what.prompt ? std::max<int64_t>(1, (tokens + most - 1) / most) : 1;
   const int64_t mean_depth = what.depth + what.rows / 2;
   const auto cache_bytes = executable_.need(mean_depth, what.batch).state_bytes;
-  const auto bytes = static_cast<double>(steps * (cost_.step_bytes + cache_bytes));
+  const int64_t step_rows = what.prompt ? std::min(tokens, most) : tokens;
+  const auto bytes = static_cast<double>(steps) * (cost_.bytes(step_rows) + static_cast<double>(cache_bytes));
   const auto ops = static_cast<double>(tokens) * static_cast<double>(cost_.body_ops) +
                    what.batch * static_cast<double>(cost_.head_ops);
   t.tokens_per_s = static_cast<double>(tokens) / t.seconds;

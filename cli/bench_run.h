@@ -11,18 +11,23 @@
 #include "cli/bench_conversations.h"
 #include "cli/bench_profile.h"
 #include "graph/program.h"
-#include "store/weight_plan.h"
+#include "store/engine_json.h"
 #include "targets/executable.h"
 
 namespace onw::cli {
 
 // What the products with weights cost; attention over the cache is counted in bytes only.
 struct ModelCost {
-  int64_t step_bytes = 0;  // weights that every step reads: all but an embedding that is only looked up
-  int64_t body_ops = 0;    // of one row through the body; a multiplication and an addition are two
-  int64_t head_ops = 0;    // of one row of logits
+  int64_t step_bytes = 0;    // weights that every step reads: all but an embedding that is only looked up
+  int64_t expert_bytes = 0;  // of all experts
+  double expert_share = 0;   // of them that a row takes
+  int64_t body_ops = 0;      // of one row through the body; a multiplication and an addition are two
+  int64_t head_ops = 0;      // of one row of logits
+
+  // What a step of so many rows reads, where each row chooses experts by chance.
+  double bytes(int64_t rows) const;
 };
-ModelCost model_cost(const Program& program, std::span<const StoredWeight> weights);
+ModelCost model_cost(const Program& program, const EngineInfo& engine);
 
 struct BenchCase {
   bool prompt = true;

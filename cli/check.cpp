@@ -96,7 +96,7 @@ Result<void> run_check(const Args& args) {
   RETURN_IF_ERROR(server::recommended_sampling(*model->folder));
   const bool deep = args.has("--deep");
   if (deep) RETURN_IF_ERROR(model->folder->check_deep());
-  const auto bytes = model->folder->weights().bytes();
+  const auto bytes = model->folder->weights().bytes() + model->folder->experts().bytes();
   std::vector<NpuLayer> layers;
   if (args.has("--numerics")) {
     auto checked = npu_layers(*model);

@@ -71,13 +71,16 @@ Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
     f.kv = kv_default(*graph);
     if (const auto asked = kv_format(args)) f.kv = {*asked, "as asked"};
   }
-  for (const auto& weight : f.engine.weights) {
+  const auto count = [&f](const StoredWeight& weight, int64_t copies) {
     for (FormatUse* use : {&f.formats[std::string(name(weight.format))], &f.all}) {
       ++use->weights;
-      use->values += weight.outputs() * weight.inputs();
-      use->bytes += weight.bytes().total();
+      use->values += copies * weight.outputs() * weight.inputs();
+      use->bytes += copies * weight.bytes().total();
     }
-  }
+  };
+  for (const StoredWeight& weight : f.engine.weights) count(weight, 1);
+  for (const ExpertRecords& records : f.engine.experts)
+    for (const StoredWeight& part : records.parts) count(part, records.experts);
   f.context = args.integer("--context").value_or(f.engine.max_context);
   if (f.context > f.engine.max_context)
     return error(Code::context_overflow, "--context {} is beyond the model's {} tokens: ask for less", f.context,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/half.h"
@@ -29,7 +30,7 @@ constexpr std::array kBlocks = {
     BlockInfo{26, "I32", 1, 4, false},        BlockInfo{27, "I64", 1, 8, false},
     BlockInfo{28, "F64", 1, 8, true},         BlockInfo{29, "IQ1_M", 256, 56, false},
     BlockInfo{30, "BF16", 1, 2, true},        BlockInfo{34, "TQ1_0", 256, 54, false},
-    BlockInfo{35, "TQ2_0", 256, 66, false},   BlockInfo{39, "MXFP4", 32, 17, false},
+    BlockInfo{35, "TQ2_0", 256, 66, false},   BlockInfo{39, "MXFP4", 32, 17, true},
     BlockInfo{40, "NVFP4", 64, 36, false},    BlockInfo{41, "Q1_0", 128, 18, false},
 };
 
@@ -98,6 +99,15 @@ void iq4_nl(const uint8_t* b, float* y) {
   for (int i = 0; i < 16; ++i) {
     y[i] = d * static_cast<float>(kIq4Levels[b[2 + i] & 15]);
     y[i + 16] = d * static_cast<float>(kIq4Levels[b[2 + i] >> 4]);
+  }
+}
+
+// A scale of 2^(byte - 127), then nibbles: a sign and a magnitude of E2M1.
+void mxfp4(const uint8_t* b, float* y) {
+  const float scale = std::ldexp(1.0f, b[0] - 127);
+  for (int i = 0; i < 16; ++i) {
+    y[i] = scale * fp4_value(b[1 + i] & 15);
+    y[i + 16] = scale * fp4_value(b[1 + i] >> 4);
   }
 }
 
@@ -189,10 +199,16 @@ constexpr std::array kDecoders = {
     DecoderRow{BlockType::q8_0, each<q8_0, 32, 34>},     DecoderRow{BlockType::q2_k, each<q2_k, 256, 84>},
     DecoderRow{BlockType::q3_k, each<q3_k, 256, 110>},   DecoderRow{BlockType::q4_k, each<q4_k, 256, 144>},
     DecoderRow{BlockType::q5_k, each<q5_k, 256, 176>},   DecoderRow{BlockType::q6_k, each<q6_k, 256, 210>},
-    DecoderRow{BlockType::iq4_nl, each<iq4_nl, 32, 18>},
+    DecoderRow{BlockType::iq4_nl, each<iq4_nl, 32, 18>}, DecoderRow{BlockType::mxfp4, each<mxfp4, 32, 17>},
 };
 
 }  // namespace
+
+float fp4_value(int code) {
+  constexpr std::array kMagnitudes = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  const float magnitude = kMagnitudes[static_cast<size_t>(code & 7)];
+  return (code & 8) != 0 ? -magnitude : magnitude;
+}
 
 SubScale k_sub_scale(const uint8_t* packed, int i) {
   if (i < 4) return {packed[i] & 63, packed[i + 4] & 63};

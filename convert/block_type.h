@@ -25,6 +25,7 @@ enum class BlockType : uint32_t {
   iq4_nl = 20,
   f64 = 28,
   bf16 = 30,
+  mxfp4 = 39,
 };
 
 struct BlockInfo {
@@ -44,6 +45,9 @@ void dequantise_blocks(BlockType type, std::span<const std::byte> blocks, float*
 
 // IQ4_NL's 16 levels.
 extern const int8_t kIq4Levels[16];
+
+// The value of an E2M1 code, 0..15.
+float fp4_value(int code);
 
 // The 6-bit scale and minimum of sub-block `i` (0..7) of a Q4_K or Q5_K block, from its 12 packed bytes.
 struct SubScale {

@@ -32,7 +32,7 @@ WeightFormat taken_or_nearest(BlockType type) {
 // host looks up 4 bits in groups of 32.
 WeightFormat for_role(WeightFormat asked, WeightRole role, bool tied) {
   const FormatInfo& f = info(asked);
-  if (f.plain() || role == WeightRole::matrix) return asked;
+  if (f.plain() || role == WeightRole::matrix || role == WeightRole::expert) return asked;
   if (role == WeightRole::embedding && !tied && f.bits < 8) return e4g32;
   return f.bits < 8 ? q8c : asked;
 }
@@ -56,19 +56,22 @@ FormatChoice router_format(BlockType source_type, const FormatRequest& request) 
 
 FormatChoice choose_format(const WeightDecl& weight, BlockType source_type, bool source_quantised,
                            const FormatRequest& request) {
-  if (weight.role == WeightRole::vector) return {};
+  const bool is_expert = weight.role == WeightRole::expert;
+  if (weight.role == WeightRole::vector || (is_expert && weight.shape.size() == 2)) return {};
   if (weight.role == WeightRole::router) return router_format(source_type, request);
   FormatChoice choice;
-  const int64_t inputs = weight.shape[1];
+  const int64_t inputs = weight.shape.back();
   const bool host_only = weight.role == WeightRole::embedding && !request.tied;
   choice.layout = request.made_for == "cpu" && !host_only ? Layout::tiles : Layout::rows;
 
   const auto refused = [&](WeightFormat format) {
     choice.why = fmt::format("{} does not run on the NPU", name(format));
   };
-  const WeightFormat own = !request.format && source_quantised
-                               ? taken_or_nearest(source_type)
-                               : for_role(request.format.value_or(q4g128), weight.role, request.tied);
+  const WeightFormat own =
+      !request.format && source_quantised
+          ? taken_or_nearest(source_type)
+          : for_role(request.format.value_or(is_expert && request.made_for == "npu" ? q4c : q4g128), weight.role,
+                     request.tied);
   const WeightFormat wanted = for_device(own, request.made_for);
   if (wanted != own) refused(own);
   choice.format = fit(wanted, inputs);

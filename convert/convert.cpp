@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "convert/equalise_inputs.h"
 #include "convert/importance.h"
+#include "convert/write_experts.h"
 #include "convert/write_weight.h"
 #include "graph/json.h"
 #include "models/registry.h"
@@ -57,15 +58,20 @@ Result<void> check_rows_are_taken(const std::vector<Unit>& units) {
   return {};
 }
 
+FormatRequest format_request(const Program& program, const ConvertOptions& options) {
+  const bool has_head =
+      std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
+  return {options.made_for, options.format, !has_head};
+}
+
 // The unit of a group stands where its first weight does.
 Result<std::vector<Unit>> plan_units(const Program& program, const ModelSource& source, const ConvertOptions& options,
                                      const Importance& importance = {}) {
-  const bool has_head =
-      std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
-  const FormatRequest request{options.made_for, options.format, !has_head};
+  const FormatRequest request = format_request(program, options);
   std::vector<Unit> units;
   std::map<std::string, size_t> unit_of;
   for (const WeightDecl& w : program.weights) {
+    if (w.role == WeightRole::expert) continue;  // plan_experts
     auto tensor = tensor_of(source, w);
     RETURN_IF_ERROR(tensor);
     FormatChoice choice = choose_format(w, tensor->type, source.is_quantised(), request);
@@ -134,15 +140,38 @@ TensorReport report_from(const json& j) {
 // Writes the units that are still missing, and reports every weight of all of them.
 class Run {
  public:
-  Run(WeightFileWriter& out, WeightRules& rules, const ConvertObserver& observer)
-      : out_(out), rules_(rules), observer_(observer) {
-    progress_.bytes_total = out.plan().file_bytes;
-    for (const std::string& note : out.kept_notes()) keep(note);
+  Run(FolderWriter& out, WeightRules& rules, const ConvertObserver& observer)
+      : out_(out.weights()), experts_(out.experts()), rules_(rules), observer_(observer) {
+    progress_.bytes_total = out.bytes();
+    for (const std::string& note : out_.kept_notes()) keep(note);
+    for (const std::string& note : experts_.kept_notes()) keep(note);
   }
 
-  Result<void> write(const std::vector<Unit>& units) {
+  Result<void> write(const std::vector<Unit>& units, const std::vector<ExpertJob>& experts) {
     for (const TensorReport& r : reports_)
       if (!tell(&r)) return cancelled();
+    RETURN_IF_ERROR(write_units(units));
+    for (size_t u = experts_.next_unit(); u < experts.size(); ++u) {
+      auto reports = write_experts(experts[u], experts_, [&](int64_t bytes) {
+        progress_.bytes_done += bytes;
+        return tell(nullptr);
+      });
+      RETURN_IF_ERROR(reports);
+      json note = json::array();
+      for (TensorReport& report : *reports) {
+        note.push_back(to_json(report));
+        reports_.push_back(std::move(report));
+        if (!tell(&reports_.back())) return cancelled();
+      }
+      RETURN_IF_ERROR(experts_.finish_unit(note.dump()));
+    }
+    return {};
+  }
+
+  std::vector<TensorReport> take_reports() { return std::move(reports_); }
+
+ private:
+  Result<void> write_units(const std::vector<Unit>& units) {
     for (size_t u = out_.next_unit(); u < units.size(); ++u) {
       json note = json::array();
       for (size_t i = 0; i < units[u].size(); ++i) {
@@ -162,9 +191,6 @@ class Run {
     return {};
   }
 
-  std::vector<TensorReport> take_reports() { return std::move(reports_); }
-
- private:
   void keep(const std::string& note) {
     const auto list = parse_json(note, "journal");
     if (!list || !list->is_array()) return;
@@ -182,7 +208,7 @@ class Run {
   }
   static Failure cancelled() { return error(Code::cancelled, "stopped; the same command goes on from here"); }
 
-  WeightFileWriter& out_;
+  WeightFileWriter &out_, &experts_;
   WeightRules& rules_;
   const ConvertObserver& observer_;
   ConvertProgress progress_;
@@ -212,7 +238,7 @@ Provenance provenance_of(const ModelSource& source, const Provenance& given) {
 }
 
 EngineInfo engine_info(const Program& program, const ModelSource& source, const ConvertOptions& options,
-                       const std::vector<Unit>& units) {
+                       const std::vector<Unit>& units, const std::vector<ExpertJob>& experts) {
   EngineInfo e{.family = program.family,
                .layers = program.layers,
                .hidden = program.hidden,
@@ -223,7 +249,9 @@ EngineInfo engine_info(const Program& program, const ModelSource& source, const 
   for (const Unit& unit : units)
     for (const WeightJob& job : unit)
       if (job.weight->role != WeightRole::vector) formats.push_back(job.choice.format);
-  e.runs_on = runs_on(formats);
+  for (const ExpertJob& job : experts)
+    for (const ExpertPart& part : job.parts) formats.push_back(part.choice.format);
+  e.runs_on = experts.empty() ? runs_on(formats) : std::vector<std::string>{"cpu"};  // no other device has them yet
   e.stop_ids = source.stop_ids();
   std::erase_if(e.stop_ids, [&](int64_t id) { return id >= program.vocabulary; });
   e.generation = source.generation();
@@ -245,10 +273,18 @@ Result<Program> program_of(const ModelSource& source) {
   return program;
 }
 
-std::vector<std::string> unused_tensors(const ModelSource& source, const std::vector<Unit>& units) {
+std::vector<std::string> unused_tensors(const ModelSource& source, const std::vector<Unit>& units,
+                                        const std::vector<ExpertJob>& experts) {
   std::set<std::string> used;
   for (const Unit& unit : units)
     for (const WeightJob& job : unit) used.insert(job.tensor.name);
+  for (const ExpertJob& job : experts)
+    for (const ExpertPart& part : job.parts)
+      for (const SourceTensor& tensor : part.tensors) {
+        used.insert(tensor.name);
+        if (const size_t at = tensor.name.rfind("_blocks"); !tensor.scales.empty() && at != tensor.name.npos)
+          used.insert(tensor.name.substr(0, at) + "_scales");
+      }
   std::vector<std::string> unused;
   for (std::string& name : source.tensor_names())
     if (!used.contains(name)) unused.push_back(std::move(name));
@@ -329,6 +365,8 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   RETURN_IF_ERROR(importance);
   const auto units = plan_units(*program, **source, options, *importance);
   RETURN_IF_ERROR(units);
+  const auto experts = plan_experts(*program, **source, format_request(*program, options));
+  RETURN_IF_ERROR(experts);
   const auto inputs = inputs_to_equalise(*program, *units, *importance);
   RETURN_IF_ERROR(inputs);
   RETURN_IF_ERROR(check_importance_counts(*units, *inputs, options));
@@ -339,20 +377,22 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
 
   const auto fingerprint = fingerprint_of(**source, options);
   RETURN_IF_ERROR(fingerprint);
-  auto writer = FolderWriter::begin(out, stored_units(*units), *fingerprint, options.replace);
+  std::vector<ExpertRecords> records;
+  for (const ExpertJob& job : *experts) records.push_back(job.records);
+  auto writer = FolderWriter::begin(out, stored_units(*units), *fingerprint, options.replace, std::move(records));
   RETURN_IF_ERROR(writer);
   if (auto written = write_small_files(**source, *program, options, *writer); !written) {
     writer->abandon();
     return failure(std::move(written));
   }
-  ConvertSummary summary{.folder = out, .bytes = writer->weights().plan().file_bytes};
+  ConvertSummary summary{.folder = out, .bytes = writer->bytes()};
   {
-    Run run(writer->weights(), *rules, observer);
-    RETURN_IF_ERROR(run.write(*units));
+    Run run(*writer, *rules, observer);
+    RETURN_IF_ERROR(run.write(*units, *experts));
     summary.tensors = run.take_reports();
   }
-  RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units)));
-  summary.unused = unused_tensors(**source, *units);
+  RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units, *experts)));
+  summary.unused = unused_tensors(**source, *units, *experts);
   return summary;
 }
 
@@ -363,6 +403,8 @@ Result<PublishedFacts> check_published(const fs::path& from, const TextCheck& ch
   RETURN_IF_ERROR(program);
   const auto units = plan_units(*program, **source, {});
   RETURN_IF_ERROR(units);
+  const auto experts = plan_experts(*program, **source, format_request(*program, {}));
+  RETURN_IF_ERROR(experts);
   const TempFolder folder;
   if (folder.path().empty())
     return error(Code::io, "cannot make a folder in {}. Is TMPDIR right, and the disk not full?",
@@ -377,6 +419,12 @@ Result<PublishedFacts> check_published(const fs::path& from, const TextCheck& ch
     for (const WeightJob& job : unit) {
       ++facts.weights;
       if (seen.insert(job.tensor.name).second) facts.bytes += static_cast<int64_t>(job.tensor.bytes.size());
+    }
+  for (const ExpertJob& job : *experts)
+    for (const ExpertPart& part : job.parts) {
+      ++facts.weights;
+      const bool is_new = seen.insert(part.tensors.front().name).second;
+      for (const SourceTensor& t : part.tensors) facts.bytes += is_new ? static_cast<int64_t>(t.bytes.size()) : 0;
     }
   return facts;
 }

@@ -22,6 +22,8 @@ constexpr std::array kCopied = {"generation_config.json",   "tokenizer.json",   
                                 "special_tokens_map.json",  "chat_template.jinja",   "chat_template.json",
                                 "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"};
 
+constexpr std::string_view kBlocks = "_blocks";  // of MXFP4
+
 struct TypePair {
   ElementType element;
   BlockType block;
@@ -76,7 +78,8 @@ class HuggingFaceSource final : public ModelSource {
     RETURN_IF_ERROR(checkpoint);
     source->checkpoint_ = std::move(*checkpoint);
     source->config_ = source->checkpoint_.config();
-    if (const json* quantised = find_object(source->config_, "quantization_config"))
+    const json* quantised = find_object(source->config_, "quantization_config");
+    if (quantised != nullptr && find_string(*quantised, "quant_method") != "mxfp4")  // those are experts' codes
       return error(Code::unsupported,
                    "{}: the weights are quantised already ({}). Take the publisher's BF16 model, or a GGUF file",
                    folder.string(), find_string(*quantised, "quant_method").value_or("an unnamed method"));
@@ -102,6 +105,7 @@ class HuggingFaceSource final : public ModelSource {
       const auto found = checkpoint_.find_text(name);
       if (found.file == nullptr) continue;
       const SafeTensor& t = *found.tensor;
+      if (name.ends_with(kBlocks)) return fp4_stack(name, found);
       const auto type = std::ranges::find(kReadable, t.type, &TypePair::element);
       if (type == kReadable.end())
         return error(
@@ -156,6 +160,29 @@ class HuggingFaceSource final : public ModelSource {
   }
 
  private:
+  // "<name>_blocks" U8 [experts, rows, groups, 16] and "<name>_scales" U8 [experts, rows, groups] as one stack.
+  Result<std::optional<SourceTensor>> fp4_stack(const std::string& name, const Checkpoint::Found& blocks) const {
+    const std::string scales_name = name.substr(0, name.size() - kBlocks.size()) + "_scales";
+    const auto scales = checkpoint_.find_text(scales_name);
+    const SafeTensor& t = *blocks.tensor;
+    std::vector<int64_t> groups = t.shape;
+    if (!groups.empty()) groups.pop_back();
+    if (t.type != ElementType::u8 || t.shape.size() != 4 || t.shape[3] != 16 || scales.file == nullptr ||
+        scales.tensor->type != ElementType::u8 || scales.tensor->shape != groups)
+      return error(Code::bad_format,
+                   "{}: '{}' is {} [{}], expected U8 [experts, rows, groups, 16] with '{}' [experts, rows, groups] "
+                   "beside it. Download the model again",
+                   blocks.file->file().path().string(), t.name, onw::name(t.type), fmt::join(t.shape, ", "),
+                   scales_name);
+    return SourceTensor{t.name,
+                        "MXFP4",
+                        blocks.file->file().path(),
+                        BlockType::mxfp4,
+                        {t.shape[0], t.shape[1], t.shape[2] * 32},
+                        blocks.file->bytes(t),
+                        scales.file->bytes(*scales.tensor)};
+  }
+
   // The tensors decide: without a head of its own the embedding is the head, unless the config says that there should
   // be one. A head beside "tied" is a copy.
   Result<void> settle_tie() {

@@ -25,6 +25,7 @@ struct SourceTensor {
   BlockType type = BlockType::f32;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
+  std::span<const std::byte> scales = {};  // of MXFP4 whose codes and scales are two tensors; empty: in the blocks
 
   // The values of row `row` of [rows, columns]; a vector is one column.
   int64_t rows() const { return shape.empty() ? 1 : shape.front(); }

@@ -84,6 +84,13 @@ void k_scales(const uint8_t* b, int sub, const GroupSink& out) {
   out.minima[sub] = float_to_half(-half_to_float(half_bits(b + 2)) * static_cast<float>(s.minimum));
 }
 
+uint16_t fp4_scale(int exponent) { return float_to_half(std::ldexp(1.0f, exponent)); }
+
+void mxfp4(const uint8_t* b, const GroupSink& out) {
+  *out.scales = fp4_scale(b[0] - 127);
+  nibbles(b + 1, 0, out.codes);
+}
+
 void q4_k(const uint8_t* b, const GroupSink& out) {
   for (int sub = 0; sub < 8; ++sub) {
     k_scales(b, sub, out);
@@ -109,10 +116,11 @@ struct TakeOver {
 };
 
 constexpr std::array kTakeOvers = {
-    TakeOver{BlockType::q4_0, WeightFormat::q4g32, q4_0},  TakeOver{BlockType::q4_1, WeightFormat::q4g32m, q4_1},
-    TakeOver{BlockType::q5_0, WeightFormat::q8g32, q5_0},  TakeOver{BlockType::q5_1, WeightFormat::q5g32m, q5_1},
-    TakeOver{BlockType::q8_0, WeightFormat::q8g32, q8_0},  TakeOver{BlockType::iq4_nl, WeightFormat::iq4g32, iq4_nl},
-    TakeOver{BlockType::q4_k, WeightFormat::q4g32m, q4_k}, TakeOver{BlockType::q5_k, WeightFormat::q5g32m, q5_k},
+    TakeOver{BlockType::q4_0, WeightFormat::q4g32, q4_0},   TakeOver{BlockType::q4_1, WeightFormat::q4g32m, q4_1},
+    TakeOver{BlockType::q5_0, WeightFormat::q8g32, q5_0},   TakeOver{BlockType::q5_1, WeightFormat::q5g32m, q5_1},
+    TakeOver{BlockType::q8_0, WeightFormat::q8g32, q8_0},   TakeOver{BlockType::iq4_nl, WeightFormat::iq4g32, iq4_nl},
+    TakeOver{BlockType::q4_k, WeightFormat::q4g32m, q4_k},  TakeOver{BlockType::q5_k, WeightFormat::q5g32m, q5_k},
+    TakeOver{BlockType::mxfp4, WeightFormat::mxfp4, mxfp4},
 };
 
 const TakeOver* take_over_of(BlockType type) {
@@ -135,7 +143,9 @@ RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const
       exponents_(exponents),
       input_exponents_(input_exponents),
       fold_(from.fold),
+      transposed_(from.transposed),
       begin_(from.begin),
+      step_(from.step),
       head_dim_(weight.head_dim),
       outputs_(weight.shape[0]),
       inputs_(weight.shape.size() > 1 ? weight.shape[1] : 1) {
@@ -148,7 +158,7 @@ RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const
 // Pairs (2i, 2i+1) of a head become (i, i + d/2); halves of heads stand together.
 int64_t RowReader::source_row(int64_t row) const {
   if (fold_ == Fold::head_half) return begin_ + row / head_dim_ * 2 * head_dim_ + row % head_dim_;
-  if (fold_ != Fold::rope_unpair) return begin_ + row;
+  if (fold_ != Fold::rope_unpair) return begin_ + row * step_;
   const int64_t half = head_dim_ / 2, head = row / head_dim_, i = row % head_dim_;
   return begin_ + head * head_dim_ + (i < half ? 2 * i : 2 * (i - half) + 1);
 }
@@ -165,6 +175,16 @@ Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
     std::vector<float> all(tensor_.bytes.size() / info.bytes * info.values);
     dequantise_blocks(tensor_.type, tensor_.bytes, all.data());
     for (int64_t i = 0; i < count; ++i) out[i] = all[source_row(first + i)];
+  } else if (transposed_) {
+    read_transposed(first, count, out);
+  } else if (!tensor_.scales.empty()) {
+    std::vector<int8_t> codes(inputs_);
+    std::vector<int> exponents(inputs_ / kGroup);
+    for (int64_t i = 0; i < count; ++i) {
+      read_fp4(first + i, codes, exponents);
+      for (int64_t k = 0; k < inputs_; ++k)
+        out[i * inputs_ + k] = std::ldexp(fp4_value(codes[k]), exponents[k / kGroup]);
+    }
   } else {
     for (int64_t i = 0; i < count; ++i) dequantise_blocks(tensor_.type, row_bytes(first + i), out + i * inputs_);
   }
@@ -183,6 +203,46 @@ Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
     for (int64_t i = 0; i < count; ++i) out[i * inputs_ + c] *= factor;
   }
   return check_finite(values, first);
+}
+
+// Of [inputs, rows]: what of each input's row is ours.
+void RowReader::read_transposed(int64_t first, int64_t count, float* out) const {
+  const BlockInfo& info = block_info(tensor_.type);
+  const int64_t columns = tensor_.columns(), begin = source_row(first), wanted = (count - 1) * step_ + 1;
+  std::vector<float> piece(static_cast<size_t>(wanted));
+  for (int64_t k = 0; k < inputs_; ++k) {
+    dequantise_blocks(tensor_.type, tensor_.bytes.subspan((k * columns + begin) * info.bytes, wanted * info.bytes),
+                      piece.data());
+    for (int64_t i = 0; i < count; ++i) out[i * inputs_ + k] = piece[i * step_];
+  }
+}
+
+// Pairs of codes, the first in the low nibble.
+void RowReader::read_fp4(int64_t row, std::span<int8_t> codes, std::span<int> exponents) const {
+  const auto* packed = reinterpret_cast<const uint8_t*>(tensor_.bytes.data()) + source_row(row) * (inputs_ / 2);
+  const auto* scales = reinterpret_cast<const uint8_t*>(tensor_.scales.data()) + source_row(row) * (inputs_ / kGroup);
+  for (size_t k = 0; k < codes.size(); ++k) codes[k] = static_cast<int8_t>(packed[k / 2] >> (k % 2 * 4) & 15);
+  for (size_t g = 0; g < exponents.size(); ++g) exponents[g] = scales[g] - 127;
+}
+
+Result<void> RowReader::take_over_fp4(int64_t first, int64_t count, const WeightParts& out) const {
+  const int64_t groups = inputs_ / kGroup;
+  std::vector<int8_t> codes(count * inputs_);
+  std::vector<uint16_t> scales(count * groups);
+  std::vector<int> exponents(groups);
+  for (int64_t i = 0; i < count; ++i) {
+    read_fp4(first + i, std::span(codes).subspan(i * inputs_, inputs_), exponents);
+    std::ranges::transform(exponents, scales.begin() + i * groups, fp4_scale);
+  }
+  RETURN_IF_ERROR(check_scales(scales, first));
+  return adopt(WeightFormat::mxfp4, codes, scales, {}, count, inputs_, out);
+}
+
+Result<void> RowReader::check_scales(std::span<const uint16_t> scales, int64_t first) const {
+  const auto bad = std::ranges::find_if(scales, [](uint16_t s) { return !std::isfinite(half_to_float(s)); });
+  if (bad == scales.end()) return {};
+  return error(Code::numerics, "{}: '{}' has a scale beyond F16's 65504 in row {}. Take --format q4g32",
+               tensor_.file.string(), tensor_.name, source_row(first + (bad - scales.begin()) / (inputs_ / kGroup)));
 }
 
 Result<void> RowReader::check_finite(std::span<const float> values, int64_t first) const {
@@ -205,6 +265,7 @@ Result<void> RowReader::scale_halves(std::span<uint16_t> halves, int64_t row) co
 }
 
 Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
+  if (!tensor_.scales.empty()) return take_over_fp4(first, count, out);
   const TakeOver* row = take_over_of(tensor_.type);
   CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one && fold_ != Fold::minus_exp &&
         input_exponents_.empty());
@@ -221,6 +282,7 @@ Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t co
           {codes.data() + i * inputs_ + k, scales.data() + group, minima.empty() ? nullptr : minima.data() + group});
     }
   }
+  if (tensor_.type == BlockType::mxfp4) RETURN_IF_ERROR(check_scales(scales, first));
   if (!exponents_.empty()) {
     for (int64_t i = 0; i < count; ++i)
       for (std::vector<uint16_t>* halves : {&scales, &minima})

@@ -40,17 +40,23 @@ class RowReader {
   int64_t source_row(int64_t row) const;
   std::span<const std::byte> row_bytes(int64_t row) const;
   Result<void> scale_halves(std::span<uint16_t> halves, int64_t row) const;
+  // A row of MXFP4 in two tensors: its codes, and the exponent of each group's scale.
+  void read_fp4(int64_t row, std::span<int8_t> codes, std::span<int> exponents) const;
+  void read_transposed(int64_t first, int64_t count, float* out) const;
+  Result<void> check_scales(std::span<const uint16_t> scales, int64_t first) const;
+  Result<void> take_over_fp4(int64_t first, int64_t count, const WeightParts& out) const;
   Result<void> check_finite(std::span<const float> values, int64_t first) const;
 
   const SourceTensor& tensor_;
   std::span<const int8_t> exponents_, input_exponents_;
   Fold fold_;
-  int64_t begin_ = 0, head_dim_ = 0, outputs_ = 0, inputs_ = 0;
+  bool transposed_ = false;
+  int64_t begin_ = 0, step_ = 1, head_dim_ = 0, outputs_ = 0, inputs_ = 0;
 };
 
 // The format whose codes are those of the blocks, if there is one: Q4_0 q4g32, Q4_1 and Q4_K q4g32m, Q5_1 and Q5_K
-// q5g32m, Q5_0 and Q8_0 q8g32, IQ4_NL iq4g32. Scales are exact too, but for Q4_K and Q5_K, whose products of two scales
-// are rounded to F16.
+// q5g32m, Q5_0 and Q8_0 q8g32, IQ4_NL iq4g32, MXFP4 mxfp4 (a scale below F16's 2^-24 becomes 0). Scales are exact too,
+// but for Q4_K and Q5_K, whose products of two scales are rounded to F16.
 std::optional<WeightFormat> taken_over_format(BlockType type);
 
 }  // namespace onw

@@ -130,15 +130,45 @@ TEST(ShapeRules, of_the_ops_of_later_families) {
   const std::vector<Type> delta = {f32({kRows, 2, 8}), f32({kRows, 2, 8}), f32({kRows, 6, 12}), f32({kRows, 6}),
                                    f32({kRows, 6})};
   EXPECT_EQ(*result_type(Op::gated_delta, delta, {{"state", std::string("s")}}), f32({kRows, 6, 12}));
-  const Type chosen = *result_type(Op::route, std::vector{f32({kRows, 8})}, {{"k", int64_t{3}}});
-  EXPECT_EQ(to_string(chosen), "route[S,3]");
-  EXPECT_FALSE(result_type(Op::route, std::vector{f32({kRows, 8})}, {{"k", int64_t{9}}}));
-  const std::vector<Type> moe = {f32({kRows, 48}), chosen, f32({8, 40, 48}), f32({8, 48, 20})};
-  EXPECT_EQ(*result_type(Op::experts, moe, {}), f32({kRows, 48}));
   const std::vector<Type> conv = {f32({kRows, 48}), f32({48, 3})};
   EXPECT_EQ(*result_type(Op::conv_update, conv, {{"state", std::string("c")}}), f32({kRows, 48}));
   EXPECT_FALSE(result_type(Op::hadamard, std::vector{f32({kRows, 48}), f32({48})}, {{"block", int64_t{32}}}));
   EXPECT_TRUE(result_type(Op::hadamard, std::vector{f32({kRows, 48}), f32({48})}, {{"block", int64_t{16}}}));
+}
+
+TEST(ShapeRules, of_mixtures_of_experts_name_what_does_not_fit) {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s), 0}; };
+  const auto says = [](Op op, const std::vector<Type>& in, const Attributes& a) {
+    const auto type = result_type(op, in, a);
+    return type ? to_string(*type) : type.error().message;
+  };
+  const Attributes three = {{"kind", std::string("softmax")}, {"k", int64_t{3}}};
+  const std::vector<Type> logits = {f32({kRows, 8})};
+  EXPECT_EQ(says(Op::route, logits, three), "route[S,3]");
+  EXPECT_EQ(says(Op::route, logits, {{"kind", std::string("softmax")}, {"k", int64_t{9}}}),
+            "route: k is 9, 1..8 expected");
+  EXPECT_NE(says(Op::route, logits, {{"kind", std::string("argmax")}, {"k", int64_t{3}}}).find("kind 'argmax'"),
+            std::string::npos);
+  EXPECT_NE(says(Op::route, {f32({kRows, 1025})}, three).find("at most 1024"), std::string::npos);
+
+  const Attributes silu = {{"activation", std::string("silu")}};
+  const std::vector<Type> moe = {f32({kRows, 48}), Type{DType::route, {kRows, 3}, 0}, f32({8, 20, 48}),
+                                 f32({8, 20, 48}), f32({8, 48, 20})};
+  EXPECT_EQ(says(Op::experts, moe, silu), "f32[S,48]");
+  EXPECT_NE(says(Op::experts, moe, {}).find("activation ''"), std::string::npos);
+  auto other = moe;
+  other[4] = f32({8, 48, 24});
+  EXPECT_NE(says(Op::experts, other, silu).find("do not fit"), std::string::npos);
+  other = moe;
+  for (const Shape& bias : {Shape{8, 20}, Shape{8, 20}, Shape{8, 48}}) other.push_back(f32(bias));
+  EXPECT_EQ(says(Op::experts, other, silu), "f32[S,48]");
+  other.back() = f32({8, 20});
+  EXPECT_NE(says(Op::experts, other, silu).find("a bias is f32[8,20], [8,48] expected"), std::string::npos);
+  other.pop_back();
+  EXPECT_NE(says(Op::experts, other, silu).find("a bias each"), std::string::npos);
+  other = moe;
+  other[1].shape[1] = 9;
+  EXPECT_NE(says(Op::experts, other, silu).find("a row takes 9 of 8 experts"), std::string::npos);
 }
 
 TEST(Type, round_trips_as_text) {

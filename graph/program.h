@@ -20,6 +20,7 @@ enum class WeightRole : uint8_t {
   head,       // [vocabulary, hidden]
   vector,     // norms, biases, sinks, kernels of convolutions: F32
   router,     // a small matrix that decides much (of routers, of decays): a plain format
+  expert,     // [experts, out, in], stored expert by expert in records; [experts, n] are their biases: F32
 };
 
 // What the converter does to a published tensor to make it ours.
@@ -33,14 +34,18 @@ enum class Fold : uint8_t {
 
 struct WeightSource {
   std::vector<std::string>
-      names;  // alternatives, the first that exists is taken; empty: the tensor is not in such files
+      names;  // alternatives, the first that exists is taken; empty: the tensor is not in such files. For experts
+              // "{e}" is the number of one, a name without it that of the whole stack [experts, rows, in]
   Fold fold = Fold::none;
-  int64_t begin = 0;  // rows [begin, begin + our outputs) of the published tensor: one half of a fused one
+  int64_t begin = 0;  // rows [begin, begin + our outputs) of the published tensor: one half of a fused one. For experts
+                      // of each one's rows in a stack; tensors of one expert are taken whole
+  int64_t step = 1;   // every so many rows from `begin` on: gates and ups in turns
+  bool transposed = false;  // experts published as [experts, in, rows], where they are plain numbers
 };
 
 struct WeightDecl {
   std::string name;  // plain: "layers.3.attn.q"
-  Shape shape;       // [out, in], or [n] for vectors
+  Shape shape;       // [out, in], or [n] for vectors; with the experts before them for experts
   WeightRole role = WeightRole::matrix;
   int64_t head_dim = 0;  // for rope_unpair and head_half
   WeightSource

@@ -147,21 +147,14 @@ Result<Type> gated_delta(Types in, const Attributes& a) {
 
 Result<Type> route(Types in, const Attributes& a) {
   RETURN_IF_ERROR(need_rank(in[0], 2, "logits"));
+  constexpr std::array kKnown = {"softmax", "softmax_chosen", "sigmoid"};
+  if (std::ranges::find(kKnown, a.text("kind")) == kKnown.end())
+    return bad("kind '{}' is not one of {}", a.text("kind"), fmt::join(kKnown, ", "));
+  if (in[0].last() > kMostExperts) return bad("{} experts, at most {} are possible", in[0].last(), kMostExperts);
   const int64_t k = a.integer("k");
   if (k < 1 || k > in[0].last()) return bad("k is {}, 1..{} expected", k, in[0].last());
   if (in.size() > 1) RETURN_IF_ERROR(need_vector(in[1], in[0].last(), "bias"));
   return Type{DType::route, {in[0].shape[0], k}, 0};
-}
-
-Result<Type> experts(Types in, const Attributes&) {
-  RETURN_IF_ERROR(need_rank(in[0], 2, "x"));
-  RETURN_IF_ERROR(need_rank(in[2], 3, "gate_up"));
-  RETURN_IF_ERROR(need_rank(in[3], 3, "down"));
-  if (in[1].dtype != DType::route) return bad("the second input is {}, route expected", to_string(in[1]));
-  const Shape &up = in[2].shape, &down = in[3].shape;
-  if (up[0] != down[0] || up[1] != 2 * down[2] || up[2] != in[0].last())
-    return bad("x {}, gate_up {} and down {} do not fit", to_string(in[0]), to_string(up), to_string(down));
-  return Type{DType::f32, {in[0].shape[0], down[1]}, 0};
 }
 
 Result<Type> need_activation(const Attributes& a) {
@@ -170,6 +163,23 @@ Result<Type> need_activation(const Attributes& a) {
   if (std::ranges::find(kKnown, kind) == kKnown.end())
     return bad("activation '{}' is not one of {}", kind, fmt::join(kKnown, ", "));
   return Type{};
+}
+
+Result<Type> experts(Types in, const Attributes& a) {
+  RETURN_IF_ERROR(need_activation(a));
+  RETURN_IF_ERROR(need_rank(in[0], 2, "x"));
+  for (size_t i = 2; i < 5; ++i) RETURN_IF_ERROR(need_rank(in[i], 3, "gate, up or down"));
+  if (in[1].dtype != DType::route) return bad("the second input is {}, route expected", to_string(in[1]));
+  const Shape &gate = in[2].shape, &up = in[3].shape, &down = in[4].shape;
+  if (gate != up || gate[0] != down[0] || gate[1] != down[2] || gate[2] != in[0].last())
+    return bad("x {}, gate {}, up {} and down {} do not fit", to_string(in[0]), to_string(gate), to_string(up),
+               to_string(down));
+  if (in[1].last() > gate[0]) return bad("a row takes {} of {} experts", in[1].last(), gate[0]);
+  if (in.size() != 5 && in.size() != 8) return bad("gate, up and down have a bias each, or none of them");
+  for (size_t i = 5; i < in.size(); ++i)
+    if (const Shape wanted = {gate[0], i < 7 ? gate[1] : down[1]}; in[i].shape != wanted)
+      return bad("a bias is {}, {} expected", to_string(in[i]), to_string(wanted));
+  return Type{DType::f32, {in[0].shape[0], down[1]}, 0};
 }
 
 Result<Type> gated(Types in, const Attributes& a) {

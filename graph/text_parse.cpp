@@ -213,6 +213,8 @@ bool weight(Line& line, Program& p) {
     w.role = WeightRole::vector;
   else if (role == "router")
     w.role = WeightRole::router;
+  else if (role == "expert")
+    w.role = WeightRole::expert;
   else
     return false;
   p.weights.push_back(std::move(w));

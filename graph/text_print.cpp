@@ -46,6 +46,8 @@ std::string_view name(WeightRole role) {
       return "vector";
     case WeightRole::router:
       return "router";
+    case WeightRole::expert:
+      return "expert";
   }
   return "?";
 }

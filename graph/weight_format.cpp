@@ -29,7 +29,7 @@ constexpr std::array kFormats = {
     FormatInfo{nf4c, "nf4c", 4, 4, Codebook::nf4, 0, ScaleType::f16, false, false},
     FormatInfo{iq4g32, "iq4g32", 4, 4, Codebook::iq4_nl, 32, ScaleType::f16, false, false},
     FormatInfo{u2g128, "u2g128", 2, 2, Codebook::integer, 128, ScaleType::f16, true, false},
-    FormatInfo{mxfp4, "mxfp4", 4, 4, Codebook::fp4_e2m1, 32, ScaleType::e8m0, false, false},
+    FormatInfo{mxfp4, "mxfp4", 4, 4, Codebook::fp4_e2m1, 32, ScaleType::f16, false, false},
     FormatInfo{e4g32, "e4g32", 4, 4, Codebook::integer, 32, ScaleType::f16, false, false},
 };
 

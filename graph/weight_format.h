@@ -40,10 +40,10 @@ enum class Codebook : uint8_t {
   integer,   // two's complement, or unsigned where there is a minimum
   nf4,       // NF4's 16 levels; on the CPU round(127 * level) / 127
   iq4_nl,    // IQ4_NL's 16 INT8 levels
-  fp4_e2m1,  // MXFP4
+  fp4_e2m1,  // MXFP4; its scales, which are powers of two, are kept as F16
 };
 
-enum class ScaleType : uint8_t { none, f16, e8m0 };
+enum class ScaleType : uint8_t { none, f16 };
 
 struct FormatInfo {
   WeightFormat format;

@@ -96,6 +96,15 @@ std::vector<std::string> Config::strings(std::string_view key) const {
   return {};
 }
 
+std::vector<int64_t> Config::integers(std::string_view key) const {
+  const Json* v = find(key);
+  if (v == nullptr) return {};
+  const auto is_whole = [](const Json& item) { return item.is_number_integer(); };
+  if (v->is_array() && std::ranges::all_of(*v, is_whole)) return v->get<std::vector<int64_t>>();
+  note(key, *v, "a list of whole numbers");
+  return {};
+}
+
 // Whatever the dialect, as one flat object.
 Config Config::rope_parameters(std::string_view kind, double theta) const {
   Config part = *this;

@@ -35,6 +35,7 @@ class Config {
   std::string text(std::string_view key, std::string_view otherwise) const;
   bool has(std::string_view key) const;
   std::vector<std::string> strings(std::string_view key) const;  // empty where absent
+  std::vector<int64_t> integers(std::string_view key) const;     // empty where absent
   const Json& json() const { return *config_; }
 
   // Rotary frequencies of rotary width r for a layer kind ("full_attention", "sliding_attention" or "" where all are

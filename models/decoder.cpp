@@ -134,9 +134,11 @@ Value DecoderBlock::attention(Value h) {
   k = rotate("k_rope", k);
   b_.kv_write("kv_write", state, k, v);
   const double scale = c_.attention_scale != 0 ? c_.attention_scale : 1 / std::sqrt(static_cast<double>(c_.head_dim));
-  const Value a =
-      b_.attention("attention", state, q,
-                   {.scale = scale, .window = Window::last(c_.window(layer_)), .soft_cap = c_.attention_soft_cap});
+  std::optional<Value> sinks;
+  if (c_.sinks) sinks = matrix("attn.sinks", {c_.heads}, {{"self_attn.sinks"}}, "attn_sinks.weight", "");
+  const Value a = b_.attention(
+      "attention", state, q,
+      {.scale = scale, .window = Window::last(c_.window(layer_)), .soft_cap = c_.attention_soft_cap}, sinks);
   Value rows = b_.reshape("o_rows", a, {kRows, q_width});
   if (c_.output_gate) rows = b_.gated("o_gated", gate, rows, "sigmoid");
   return project("o_proj", rows, "attn.o", c_.hidden, c_.names.o, "attn_output", c_.output_bias, "");

@@ -9,6 +9,7 @@
 
 #include "graph/builder.h"
 #include "models/config.h"
+#include "models/experts.h"
 
 namespace onw {
 
@@ -39,6 +40,7 @@ struct DecoderConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of attention's output projection
   bool mlp_bias = false;
+  bool sinks = false;              // a logit per head that only widens softmax's sum
   bool qk_norm = false;            // RMS norm of q and k per head, before RoPE
   bool output_gate = false;        // attention's result times the sigmoid of a gate that lies with q, head by head
   Fold norm_fold = Fold::none;     // of Hugging Face's norms; GGUF files hold the folded value
@@ -58,7 +60,10 @@ struct DecoderConfig {
   bool conv_bias = false;     // of their convolutions and projections
   GatedDeltaConfig delta;     // of gated_delta layers
   DecoderNames names;
+  Experts experts;
+  std::vector<bool> expert_layers;  // which layers have them in place of the MLP
 
+  bool has_experts(int layer) const { return expert_layers[static_cast<size_t>(layer)]; }
   int64_t window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[static_cast<size_t>(layer)]; }
   std::string_view rope(int layer) const {

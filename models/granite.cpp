@@ -1,8 +1,9 @@
-// IBM Granite 3.x and 4.x dense: Llama with four multipliers, in two tensor layouts, GraniteForCausalLM and
-// GraniteMoeHybridForCausalLM without experts or Mamba layers (transformers models/granite, models/granitemoehybrid).
-// head_dim is always hidden / heads.
+// IBM Granite 3.x and 4.x: Llama with four multipliers, in two tensor layouts, GraniteForCausalLM and
+// GraniteMoeHybridForCausalLM without Mamba layers (transformers models/granite, models/granitemoehybrid). The latter
+// may have experts beside its MLP, which every token takes. head_dim is always hidden / heads.
 #include <nlohmann/json.hpp>
 
+#include "models/experts.h"
 #include "models/families.h"
 
 namespace onw {
@@ -25,6 +26,15 @@ Result<Program> build(const Config& config, DecoderConfig c, BlockFunction block
   return decoder_program(c, block);
 }
 
+// Stacks, gate first; transformers 5 has other names for them than it writes.
+ExpertNames expert_names(const Experts& experts) {
+  const std::string moe = "block_sparse_moe.", old = moe + "input_linear.weight", fused = moe + "experts.gate_up_proj";
+  return {.router = {moe + "router.layer.weight", moe + "router.weight"},
+          .hugging_face = {.gate = {{old, fused}},
+                           .up = {{old, fused}, Fold::none, experts.intermediate},
+                           .down = {{moe + "output_linear.weight", moe + "experts.down_proj"}}}};
+}
+
 // Gate and up are the halves of one tensor.
 Value hybrid_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
   const Scope scope(b, layer);
@@ -32,7 +42,10 @@ Value hybrid_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
   x = block.residual("attn_add", x,
                      block.attention(block.norm("attn_norm", x, "attn_norm", "input_layernorm", "attn_norm")));
   const Value m = block.norm("mlp_norm", x, "mlp_norm", "post_attention_layernorm", "ffn_norm");
-  return block.residual("mlp_add", x, block.mlp(m, "shared_mlp.input_linear", "shared_mlp.output_linear"));
+  Value y = block.mlp(m, "shared_mlp.input_linear", "shared_mlp.output_linear");
+  if (c.experts.count > 0)
+    y = b.add("shared_add", routed_experts(b, c.experts, expert_names(c.experts), layer, m, c.activation), y);
+  return block.residual("mlp_add", x, y);
 }
 
 }  // namespace
@@ -47,10 +60,6 @@ Result<Program> build_granite(const Config& config) {
 }
 
 Result<Program> build_granite_hybrid(const Config& config) {
-  if (config.integer("num_local_experts", 0) > 0)
-    return error(Code::unsupported,
-                 "GraniteMoeHybridForCausalLM with {} experts is not supported; dense models of it are",
-                 config.integer("num_local_experts", 0));
   const auto kinds = config.strings("layer_types");
   for (const std::string& kind : kinds)
     if (kind != "attention" && kind != "full_attention")
@@ -62,6 +71,12 @@ Result<Program> build_granite_hybrid(const Config& config) {
   const Config dense = config.with(std::move(named));
   auto c = read_decoder_config("granitemoehybrid", dense, /*own_head_dim=*/false);
   RETURN_IF_ERROR(c);
+  if (config.integer("num_local_experts", 0) != 0) {
+    auto experts = read_experts(config, "num_local_experts", "num_experts_per_tok", "intermediate_size");
+    RETURN_IF_ERROR(experts);
+    c->experts = std::move(*experts);
+    c->experts.kind = "softmax_chosen";
+  }
   if (dense.text("position_embedding_type", "") == "rope") {
     auto rope = dense.rope("rope", "", c->head_dim, 10000);
     RETURN_IF_ERROR(rope);

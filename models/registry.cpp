@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view kLlama[] = {"LlamaForCausalLM", "llama"};
 constexpr std::string_view kQwen2[] = {"Qwen2ForCausalLM", "qwen2"};
 constexpr std::string_view kQwen3[] = {"Qwen3ForCausalLM", "qwen3"};
+constexpr std::string_view kQwen3Moe[] = {"Qwen3MoeForCausalLM", "qwen3_moe"};
+constexpr std::string_view kGptOss[] = {"GptOssForCausalLM", "gpt_oss"};
 constexpr std::string_view kGranite[] = {"GraniteForCausalLM", "granite"};
 constexpr std::string_view kGraniteHybrid[] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid"};
 constexpr std::string_view kGemma3[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3"};
@@ -32,6 +34,8 @@ const Family kFamilies[] = {
     {"llama", kLlama, "llama", build_llama, llama_config_from_gguf, kMeasuredLlama},
     {"qwen2", kQwen2, "qwen2", build_qwen2, qwen2_config_from_gguf, kKeyBiases},
     {"qwen3", kQwen3, "qwen3", build_qwen3, qwen3_config_from_gguf, kNotMeasured},
+    {"qwen3_moe", kQwen3Moe, "qwen3moe", build_qwen3_moe, qwen3_moe_config_from_gguf, kNotMeasured},
+    {"gpt_oss", kGptOss, "gpt-oss", build_gpt_oss, gpt_oss_config_from_gguf, kNotMeasured},
     {"granite", kGranite, "granite", build_granite, granite_config_from_gguf, kNotMeasured},
     {"granitemoehybrid", kGraniteHybrid, "", build_granite_hybrid, nullptr, kNotMeasured},
     {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf, kMeasuredGemma3},

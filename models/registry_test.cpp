@@ -34,11 +34,25 @@ Json tiny(const char* architecture) {
   return c;
 }
 
+Json tiny_moe() {
+  Json config = tiny("Qwen3MoeForCausalLM");
+  config.update({{"num_experts", 8}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 20}});
+  return config;
+}
+
+Json tiny_gpt_oss() {
+  Json config = tiny("GptOssForCausalLM");
+  config.update({{"num_local_experts", 4}, {"num_experts_per_tok", 2}, {"sliding_window", 6}});
+  return config;
+}
+
 class EveryFamily : public testing::TestWithParam<const char*> {};
 
 TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
   Json config = tiny(GetParam());
   if (std::string_view(GetParam()).starts_with("Granite")) config["head_dim"] = 12;
+  if (std::string_view(GetParam()) == "Qwen3MoeForCausalLM") config = tiny_moe();
+  if (std::string_view(GetParam()) == "GptOssForCausalLM") config = tiny_gpt_oss();
   config["full_attn_idxs"] = {1};
   const auto program = build_program(config);
   ASSERT_TRUE(program) << program.error().message;
@@ -53,7 +67,8 @@ TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
 INSTANTIATE_TEST_SUITE_P(All, EveryFamily,
                          testing::Values("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
                                          "GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Gemma3ForCausalLM",
-                                         "Lfm2ForCausalLM", "Qwen3_5ForCausalLM"));
+                                         "Lfm2ForCausalLM", "Qwen3_5ForCausalLM", "Qwen3MoeForCausalLM",
+                                         "GptOssForCausalLM"));
 
 // npu-076
 TEST(Registry, an_unknown_architecture_lists_what_is_known_and_the_nearest_name) {
@@ -198,6 +213,7 @@ TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
     Json m = {{arch + ".embedding_length", 48},         {arch + ".block_count", 2},
               {arch + ".feed_forward_length", 80},      {arch + ".attention.layer_norm_rms_epsilon", 1e-5},
               {arch + ".attention.head_count", {4, 4}}, {arch + ".attention.key_length", 16}};
+    for (const char* key : {"expert_count", "expert_used_count", "expert_feed_forward_length"}) m[arch + "." + key] = 4;
     if (arch == "lfm2") m[arch + ".attention.head_count_kv"] = {0, 2};  // that one is a list
     for (const char* key : {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size",
                             "ssm.conv_kernel", "rope.dimension_count"})
@@ -215,13 +231,65 @@ TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
   }
 }
 
-TEST(Granite, mamba_layers_and_experts_are_refused_by_name) {
+TEST(Qwen3Moe, impossible_experts_are_named_with_their_key) {
+  const auto says = [](const char* key, const Json& value) {
+    Json config = tiny_moe();
+    config[key] = value;
+    const auto program = build_program(config);
+    return program ? std::string() : program.error().message;
+  };
+  EXPECT_EQ(says("num_experts", 3), "");
+  EXPECT_NE(says("num_experts", 2).find("'num_experts_per_tok' is 3, but 'num_experts' is 2"), std::string::npos);
+  EXPECT_NE(says("num_experts", 100000).find("'num_experts' is 100000, expected 1 to 1024"), std::string::npos);
+  for (const char* key : {"num_experts", "num_experts_per_tok", "moe_intermediate_size"})
+    for (const Json& wrong : {Json(0), Json(-1), Json("8"), Json(1.5)})
+      EXPECT_NE(says(key, wrong).find(fmt::format("'{}'", key)), std::string::npos) << key << wrong;
+  EXPECT_NE(says("decoder_sparse_step", 0).find("'decoder_sparse_step' is 0"), std::string::npos);
+  EXPECT_NE(says("mlp_only_layers", {"a"}).find("'mlp_only_layers'"), std::string::npos);
+}
+
+TEST(Qwen3Moe, dense_layers_stand_where_the_config_says) {
+  Json config = tiny_moe();
+  config.update({{"num_hidden_layers", 4}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {3}}});
+  const auto program = build_program(config);
+  ASSERT_TRUE(program) << program.error().message;
+  for (int layer = 0; layer < 4; ++layer) {
+    EXPECT_EQ(program->weight(fmt::format("layers.{}.router", layer)) != nullptr, layer == 1) << layer;
+    EXPECT_EQ(program->weight(fmt::format("layers.{}.mlp.gate", layer)) != nullptr, layer != 1) << layer;
+  }
+}
+
+TEST(GptOss, wrong_keys_are_named_and_every_other_layer_slides) {
+  const auto program = build_program(tiny_gpt_oss());
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->states[0].window, 6);
+  EXPECT_EQ(program->states[1].window, 0);
+  for (const auto& [key, value] :
+       {std::pair{"swiglu_limit", Json(0)}, std::pair{"sliding_window", Json(0)},
+        std::pair{"num_experts_per_tok", Json(5)}, std::pair{"num_local_experts", Json("4")}}) {
+    Json config = tiny_gpt_oss();
+    config[key] = value;
+    const auto broken = build_program(config);
+    ASSERT_FALSE(broken) << key;
+    EXPECT_NE(broken.error().message.find(fmt::format("'{}'", key)), std::string::npos) << broken.error().message;
+  }
+  Json config = tiny_gpt_oss();
+  config["layer_types"] = {"full_attention"};
+  EXPECT_NE(build_program(config).error().message.find("1 layer_types for 2 layers"), std::string::npos);
+}
+
+TEST(Granite, mamba_layers_are_refused_by_name_and_impossible_experts_by_key) {
   Json config = tiny("GraniteMoeHybridForCausalLM");
   config["layer_types"] = {"attention", "mamba"};
   EXPECT_NE(build_program(config).error().message.find("'mamba'"), std::string::npos);
   config["layer_types"] = {"attention", "attention"};
   config["num_local_experts"] = 8;
-  EXPECT_NE(build_program(config).error().message.find("8 experts"), std::string::npos);
+  config["num_experts_per_tok"] = 9;
+  EXPECT_NE(build_program(config).error().message.find("'num_experts_per_tok' is 9"), std::string::npos);
+  config["num_experts_per_tok"] = 2;
+  EXPECT_TRUE(build_program(config));
+  config["num_local_experts"] = -1;
+  EXPECT_NE(build_program(config).error().message.find("'num_local_experts' is -1"), std::string::npos);
 }
 
 TEST(Rope, yarn_does_not_multiply_the_context_twice) {  // CASES: context-048

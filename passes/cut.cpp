@@ -19,6 +19,8 @@ class Cutter {
       const Value v{static_cast<int32_t>(i)};
       const Node& n = from_.node(v);
       if (n.op == Op::input || n.op == Op::weight) continue;  // taken by who reads them
+      if (n.op == Op::route || n.op == Op::experts)
+        return error(Code::unsupported, "{}: mixtures of experts run on the CPU so far. Take --device CPU", n.label);
       if (!info(n.op).effect) {
         put(v);
         continue;

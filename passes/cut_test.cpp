@@ -136,5 +136,31 @@ TEST(Cut, names_an_effect_for_which_the_host_has_no_step) {
   EXPECT_NE(cut.error().message.find("L00/conv"), std::string::npos) << cut.error().message;
 }
 
+TEST(Cut, says_that_mixtures_of_experts_run_on_the_cpu) {
+  const auto program =
+      parse_program(R"(program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1
+weight router [4,8] f32 router
+weight gate [4,2,8] f32 expert
+weight down [4,8,2] f32 expert
+body {
+  %0 = input "x" : f32[S,8]
+  %1 = weight "router" : f32[4,8]
+  %2 = linear(%0, %1) "L00/router" : f32[S,4]
+  %3 = route(%2; kind="softmax", k=2) "L00/route" : route[S,2]
+  %4 = weight "gate" : f32[4,2,8]
+  %5 = weight "down" : f32[4,8,2]
+  %6 = experts(%0, %3, %4, %4, %5; activation="silu") "L00/experts" : f32[S,8]
+  return hidden=%6
+}
+)");
+  ASSERT_TRUE(program) << program.error().message;
+  ASSERT_TRUE(verify(*program));
+  const auto cut = cut_at_host_steps(program->functions[0]);
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().code, Code::unsupported);
+  EXPECT_NE(cut.error().message.find("L00/route: mixtures of experts run on the CPU so far"), std::string::npos)
+      << cut.error().message;
+}
+
 }  // namespace
 }  // namespace onw

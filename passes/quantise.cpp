@@ -20,11 +20,19 @@ int64_t asked_group(const WeightDecl& w) {
   return own;
 }
 
-int64_t asked_group(const Program& p, const Function& f, const Node& n) {
-  if (n.op != Op::linear) return 0;
-  const WeightDecl* w = p.weight(f.node(n.inputs[1]).label);
+int64_t asked_group(const Program& p, const Function& f, const Node& n, size_t input) {
+  const WeightDecl* w = p.weight(f.node(n.inputs[input]).label);
   CHECK(w != nullptr);
   return asked_group(*w);
+}
+
+// Of what the node's first input is multiplied with.
+int64_t asked_group(const Program& p, const Function& f, const Node& n) {
+  if (n.op == Op::linear) return asked_group(p, f, n, 1);
+  if (n.op != Op::experts) return 0;
+  const int64_t gate = asked_group(p, f, n, 2), up = asked_group(p, f, n, 3);
+  CHECK((gate == 0) == (up == 0));  // both have the same inputs: convert makes both plain, or none
+  return std::min(gate, up);
 }
 
 Function quantise(const Program& p, const Function& f) {
@@ -50,6 +58,8 @@ Function quantise(const Program& p, const Function& f) {
                                  {}});
     }
     if (asked_group(p, f, f.nodes[i]) > 0) r.node(now).inputs[0] = quantised.at(f.nodes[i].inputs[0]);
+    if (f.nodes[i].op == Op::experts)
+      if (const int64_t inner = asked_group(p, f, f.nodes[i], 4); inner > 0) r.node(now).attributes.set("group", inner);
   }
   return r.finish();
 }

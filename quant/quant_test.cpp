@@ -221,7 +221,7 @@ TEST(Quantise, refuses_codes_and_shapes_that_do_not_fit) {
   EXPECT_FALSE(adopt(WeightFormat::q4g32, std::vector<int8_t>(31, 0), scale, {}, 1, 32, m.parts()));
   EXPECT_FALSE(adopt(WeightFormat::q4g32, std::vector<int8_t>(32, 0), {}, {}, 1, 32, m.parts()));
   EXPECT_FALSE(quantise(WeightFormat::q4g32, std::vector<float>(48), 1, 48, m.parts()));
-  EXPECT_EQ(quantise(WeightFormat::mxfp4, std::vector<float>(32), 1, 32, m.parts()).error().code, Code::unsupported);
+  EXPECT_EQ(quantise(WeightFormat::u2g128, std::vector<float>(128), 1, 128, m.parts()).error().code, Code::unsupported);
 }
 
 TEST(Quantise, nf4_takes_the_nearest_true_level_and_reports_what_rounding_adds) {

@@ -79,6 +79,15 @@ uint16_t iq4_group(std::span<const float> levels, std::span<const float> w, std:
   return best;
 }
 
+// The power of two by which the largest weight comes to lie in [4, 8), as the microscaling formats have it: their
+// largest value is 6 = 1.5 * 2^2. F16 bits; 0 for zeros.
+uint16_t fp4_scale(std::span<const float> w) {
+  float amax = 0;
+  for (const float x : w) amax = std::max(amax, std::fabs(x));
+  if (amax == 0) return 0;
+  return float_to_half(std::ldexp(1.0f, std::max(std::ilogb(amax) - 2, -24)));
+}
+
 struct RowParts {
   std::span<int8_t> codes;
   std::span<uint16_t> scales;
@@ -132,8 +141,14 @@ void quantise_group(const FormatInfo& f, const GroupInput& in, std::span<int8_t>
       if (minimum != nullptr) *minimum = float_to_half(g.minimum);
       return linear_codes(f, w, half_to_float(scale), minimum != nullptr ? half_to_float(*minimum) : 0.0f, codes);
     }
+    case Codebook::fp4_e2m1: {
+      std::array<float, 16> levels{};
+      for (size_t i = 0; i < levels.size(); ++i)
+        levels[i] = static_cast<float>(code_values(f).value[i]) * code_values(f).step;
+      scale = fp4_scale(w);
+      return nearest_codes(levels, w, half_to_float(scale), codes);
+    }
     case Codebook::none:
-    case Codebook::fp4_e2m1:
       break;
   }
   CHECK(false && "is_supported() was asked before");
@@ -202,7 +217,7 @@ Result<void> check_shape(const FormatInfo& f, int64_t outputs, int64_t inputs, c
 
 }  // namespace
 
-bool is_supported(WeightFormat format) { return format != WeightFormat::u2g128 && format != WeightFormat::mxfp4; }
+bool is_supported(WeightFormat format) { return format != WeightFormat::u2g128; }
 
 bool searches_scales(WeightFormat format) { return wants_search(info(format)); }
 

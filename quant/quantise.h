@@ -17,7 +17,7 @@ struct WeightParts {
   std::span<std::byte> minima;
 };
 
-// Whether the CPU side (quantise, unpack, kernels) knows the format. All but u2g128 and mxfp4.
+// Whether the CPU side (quantise, unpack, kernels) knows the format. All but u2g128.
 bool is_supported(WeightFormat format);
 
 // Whether the format's scales are searched, so that what hints.importance says counts.
@@ -39,12 +39,13 @@ struct QuantiseHints {
 //   q4sg*          the search starts from scale = max(max/7, -min/8)
 //   with minimum   m = F16(min), scale = (max - m) / max code;   code = clamp(round((w - m) / s))
 //   nf4c           scale = amax; code = nearest true NF4 level to w / s, ties to the lower code
+//   mxfp4          scale = 2^(floor(log2(amax)) - 2), at least 2^-24; code = nearest value, ties to the lower index
 //   iq4g32         scale = +-amax/127, sharpened by least squares; code = nearest level; the candidate with the least
 //                  squared error wins
 //   plain          each value rounded to nearest even
 // A scale that is 0 in F16 gives code 0 (for codebooks the level nearest 0).
 // The result is how many scales were raised to hints.least_scale.
-// Errors: unsupported (u2g128, mxfp4); invalid_argument (a value that is not finite, or a scale beyond F16's 65504:
+// Errors: unsupported (u2g128); invalid_argument (a value that is not finite, or a scale beyond F16's 65504:
 // the message gives row and group).
 Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
                          const WeightParts& out, const QuantiseHints& hints = {});

@@ -92,8 +92,7 @@ Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& w
     shape.attentions +=
         static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
   for (const WeightDecl& w : program.weights)
-    if (const auto view = weights.find(w.name))
-      shape.weight_bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
+    if (const auto view = weights.find(w.name)) shape.weight_bytes += view->stored_bytes();
   return shape;
 }
 
@@ -173,12 +172,11 @@ Result<void> check_consistency(const Program& p, const ModelFolder& folder) {
                    "convert again",
                    key, engine, config);
   for (const WeightDecl& w : p.weights) {
-    const auto& stored = folder.weights().weights();
-    const auto found = stored.find(w.name);
-    if (found == stored.end() || found->second.shape == w.shape) continue;  // a missing one is told by who binds it
+    const std::vector<int64_t> stored = folder.shape(w.name);
+    if (stored.empty() || stored == w.shape) continue;  // a missing one is told by who binds it
     return error(Code::bad_format,
                  "{}: '{}' is [{}], config.json makes it [{}]. The files are of different models: convert again",
-                 kWeightsFile, w.name, fmt::join(found->second.shape, ", "), fmt::join(w.shape, ", "));
+                 kEngineFile, w.name, fmt::join(stored, ", "), fmt::join(w.shape, ", "));
   }
   return {};
 }

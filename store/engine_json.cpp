@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "graph/json.h"
+#include "graph/shape_rules.h"
 
 namespace onw {
 namespace {
@@ -14,6 +15,21 @@ using nlohmann::json;
 constexpr int64_t kMostLayers = 1000, kMostHidden = 1 << 20, kMostVocabulary = 1 << 24, kMostContext = INT32_MAX;
 
 constexpr int64_t kMaxWeightValues = int64_t{1} << 44;  // 16 TiB of bytes: sizes below cannot overflow
+
+// Parts stand in a list, because their order is that of the record.
+json to_json(const ExpertRecords& r) {
+  json parts = json::array();
+  const auto offsets = r.offsets();
+  for (size_t i = 0; i < r.parts.size(); ++i)
+    parts.push_back({{"name", r.parts[i].name},
+                     {"format", name(r.parts[i].format)},
+                     {"layout", name(r.parts[i].layout)},
+                     {"shape", r.parts[i].shape},
+                     {"codes", offsets[i].codes},
+                     {"scales", offsets[i].scales},
+                     {"minima", offsets[i].minima}});
+  return {{"experts", r.experts}, {"record_bytes", r.record_bytes()}, {"parts", parts}};
+}
 
 json to_json(const GenerationDefaults& g) {
   json j = json::object();
@@ -52,6 +68,29 @@ Result<StoredWeight> parse_weight(const std::string& tensor, const json& entry, 
   return w;
 }
 
+// Offsets are what they must be: a record of another order is of another version.
+Result<ExpertRecords> parse_records(const std::string& tensor, const json& entry, std::string_view where) {
+  ExpertRecords r{.name = tensor, .experts = find_int(entry, "experts").value_or(0)};
+  const auto parts = entry.find("parts");
+  if (parts == entry.end() || !parts->is_array() || parts->empty() || r.experts < 1 || r.experts > kMostExperts)
+    return error(Code::bad_format,
+                 "{}: '{}' has {} experts and {} parts, expected 1 to {} and at least one. Convert again", where,
+                 tensor, r.experts, parts == entry.end() ? 0 : parts->size(), kMostExperts);
+  std::vector<PartOffsets> said;
+  for (const json& part : *parts) {
+    auto weight = parse_weight(find_string(part, "name").value_or(""), part, where);
+    RETURN_IF_ERROR(weight);
+    r.parts.push_back(std::move(*weight));
+    const auto offset = [&part](std::string_view key) { return find_int(part, key).value_or(-1); };
+    said.push_back({offset("codes"), offset("scales"), offset("minima")});
+  }
+  if (said != r.offsets() || find_int(entry, "record_bytes") != r.record_bytes())
+    return error(Code::bad_format,
+                 "{}: the parts of '{}' lie in another order than onw knows. Update onw, or convert again", where,
+                 tensor);
+  return r;
+}
+
 std::string text(const json& object, std::string_view key) { return find_string(object, key).value_or(""); }
 
 }  // namespace
@@ -77,6 +116,7 @@ json to_json(const EngineInfo& e) {
         {"bytes", f.bytes}, {"modified_ns", f.modified_ns}, {"sha256", f.sha256}, {"sampled", f.sampled}};
   for (const StoredWeight& w : e.weights)
     root["weights"][w.name] = {{"format", name(w.format)}, {"layout", name(w.layout)}, {"shape", w.shape}};
+  for (const ExpertRecords& r : e.experts) root["experts"][r.name] = to_json(r);
   return root;
 }
 
@@ -160,6 +200,12 @@ Result<EngineInfo> parse_engine(const json& root, std::string_view where) {
     RETURN_IF_ERROR(weight);
     e.weights.push_back(std::move(*weight));
   }
+  if (const json* experts = find_object(root, "experts"))
+    for (const auto& [name, entry] : experts->items()) {
+      auto records = parse_records(name, entry, where);
+      RETURN_IF_ERROR(records);
+      e.experts.push_back(std::move(*records));
+    }
   for (const auto& [name, f] : files->items())
     e.files[name] = {find_int(f, "bytes").value_or(-1), find_int(f, "modified_ns").value_or(0), text(f, "sha256"),
                      text(f, "sampled")};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "store/expert_records.h"
 #include "store/weight_plan.h"
 
 namespace onw {
@@ -52,7 +53,8 @@ struct EngineInfo {
   std::string made_for;              // cpu or npu
   std::vector<std::string> runs_on;  // devices that take the folder as it is
   std::vector<StoredWeight> weights;
-  std::vector<int64_t> stop_ids;  // the union of all sources, ascending
+  std::vector<ExpertRecords> experts;  // by layer
+  std::vector<int64_t> stop_ids;       // the union of all sources, ascending
   GenerationDefaults generation;
   Provenance provenance;
   std::map<std::string, FileDigest> files;

@@ -56,7 +56,47 @@ Result<ModelFolder> ModelFolder::open(const fs::path& folder) {
   RETURN_IF_ERROR(weights);
   RETURN_IF_ERROR(check_samples(*weights, digest->second));
   opened.weights_ = std::move(*weights);
+  if (!opened.engine_.experts.empty()) RETURN_IF_ERROR(opened.open_experts());
   return opened;
+}
+
+Result<void> ModelFolder::open_experts() {
+  const auto digest = engine_.files.find(std::string(kExpertsFile));
+  if (digest == engine_.files.end())
+    return error(Code::bad_format, "{}: no digest of {}. Convert the model again", (path_ / kEngineFile).string(),
+                 kExpertsFile);
+  std::vector<StoredWeight> stored;
+  for (size_t i = 0; i < engine_.experts.size(); ++i) {
+    stored.push_back(engine_.experts[i].stored());
+    for (size_t part = 0; part < engine_.experts[i].parts.size(); ++part)
+      parts_[engine_.experts[i].parts[part].name] = {i, part};
+  }
+  auto file = WeightFile::open(path_ / kExpertsFile, std::move(stored));
+  RETURN_IF_ERROR(file);
+  RETURN_IF_ERROR(check_samples(*file, digest->second));
+  experts_ = std::move(*file);
+  return {};
+}
+
+Result<WeightView> ModelFolder::weight(std::string_view name) const {
+  const auto found = parts_.find(name);
+  if (found == parts_.end()) return weights_.weight(name);
+  const ExpertRecords& records = engine_.experts[found->second.records];
+  const auto all = experts_.weight(records.name);
+  RETURN_IF_ERROR(all);
+  return records.view(found->second.part, all->codes);
+}
+
+std::vector<int64_t> ModelFolder::shape(std::string_view name) const {
+  const auto found = parts_.find(name);
+  if (found == parts_.end()) {
+    const auto plain = weights_.weights().find(name);
+    return plain == weights_.weights().end() ? std::vector<int64_t>() : plain->second.shape;
+  }
+  const ExpertRecords& records = engine_.experts[found->second.records];
+  std::vector<int64_t> shape = records.parts[found->second.part].shape;
+  shape.insert(shape.begin(), records.experts);
+  return shape;
 }
 
 Result<std::string> ModelFolder::digest() const {
@@ -69,12 +109,17 @@ Result<std::string> ModelFolder::digest() const {
 }
 
 Result<void> ModelFolder::check_deep() const {
-  const FileDigest& known = engine_.files.at(std::string(kWeightsFile));
-  const std::string actual = weights_.digest();
-  if (actual == known.sha256) return {};
-  return error(Code::digest_mismatch,
-               "{}: SHA-256 {}, engine.json says {}. The file is damaged: copy it again, or convert the model again",
-               weights_.path().string(), actual, known.sha256);
+  for (const WeightFile* file : {&weights_, &experts_}) {
+    if (file == &experts_ && engine_.experts.empty()) continue;
+    const FileDigest& known = engine_.files.at(file->path().filename().string());
+    const std::string actual = file->digest();
+    if (actual != known.sha256)
+      return error(
+          Code::digest_mismatch,
+          "{}: SHA-256 {}, engine.json says {}. The file is damaged: copy it again, or convert the model again",
+          file->path().string(), actual, known.sha256);
+  }
+  return {};
 }
 
 }  // namespace onw

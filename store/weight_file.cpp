@@ -8,6 +8,7 @@
 namespace onw {
 namespace {
 
+// Records of experts are plain bytes, as a plain format's values are.
 std::string codes_name(const StoredWeight& w) { return info(w.format).plain() ? w.name : w.name + ".codes"; }
 
 }  // namespace

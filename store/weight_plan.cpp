@@ -74,6 +74,7 @@ int64_t StoredWeight::inputs() const {
 }
 
 TensorForm codes_form(const StoredWeight& w) {
+  if (w.record_bytes > 0) return {"U8", {w.outputs(), w.record_bytes}};
   const FormatInfo& f = info(w.format);
   const int64_t out = w.outputs(), in = w.inputs(), blocks = ceil_div(out, 16);
   if (f.plain()) {
@@ -88,7 +89,7 @@ TensorForm codes_form(const StoredWeight& w) {
 TensorForm scales_form(const StoredWeight& w) {
   const FormatInfo& f = info(w.format);
   const int64_t groups = f.group == 0 ? 1 : w.inputs() / f.group;
-  const std::string dtype = f.scale == ScaleType::e8m0 ? "U8" : "F16";
+  const std::string dtype = "F16";
   if (w.layout == Layout::tiles) return {dtype, {ceil_div(w.outputs(), 16), groups, 16}};
   return {dtype, {w.outputs(), groups}};
 }

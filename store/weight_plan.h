@@ -20,10 +20,14 @@ struct StoredWeight {
   WeightFormat format = WeightFormat::f32;
   Layout layout = Layout::rows;
   std::vector<int64_t> shape;  // [out, in], or [n]
+  int64_t record_bytes = 0;    // of experts' records (store/expert_records.h): U8 [n, record_bytes]; 0: a weight
 
   int64_t outputs() const { return shape.empty() ? 1 : shape.front(); }
   int64_t inputs() const;  // 1 for vectors
-  WeightBytes bytes() const { return weight_bytes(format, layout, outputs(), inputs()); }
+  WeightBytes bytes() const {
+    if (record_bytes > 0) return {.codes = outputs() * record_bytes};
+    return weight_bytes(format, layout, outputs(), inputs());
+  }
   bool operator==(const StoredWeight&) const = default;
 };
 

@@ -15,7 +15,9 @@ Result<std::vector<StoredWeight>> weights_to_relay(const ModelFolder& folder, co
       std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
   std::vector<std::pair<const std::byte*, StoredWeight>> found;
   for (const WeightDecl& w : program.weights) {
-    if (w.role == WeightRole::vector || (w.role == WeightRole::embedding && has_head)) continue;
+    // Experts stay as they are: what reads them takes either layout.
+    if (w.role == WeightRole::vector || w.role == WeightRole::expert) continue;
+    if (w.role == WeightRole::embedding && has_head) continue;
     const auto view = folder.weight(w.name);
     RETURN_IF_ERROR(view);
     if (view->layout != layout) found.emplace_back(view->codes.data(), folder.weights().weights().find(w.name)->second);

@@ -78,7 +78,7 @@ class EveryFamily : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EveryFamily, equals_the_quantised_reference_on_every_instruction_set) {
   const RandomModel m = random_model(tiny_config(GetParam().family, GetParam().hidden), [](const WeightDecl& w) {
-    return w.role == WeightRole::matrix ? WeightFormat::q4g128 : WeightFormat::q8c;
+    return w.role == WeightRole::matrix || w.role == WeightRole::expert ? WeightFormat::q4g128 : WeightFormat::q8c;
   });
   const auto tokens = random_tokens(40);
   const auto expected = reference_logits(m, KvFormat::int8, tokens);
@@ -94,9 +94,34 @@ INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, EveryFamily,
                                            Case{"qwen2", 320}, Case{"qwen2", 512}, Case{"qwen3", 48},
                                            Case{"qwen3", 320}, Case{"qwen3", 512}, Case{"granite", 48},
                                            Case{"granite", 320}, Case{"granite", 512}, Case{"granitemoehybrid", 512},
-                                           Case{"gemma3", 48}, Case{"gemma3", 320}, Case{"gemma3", 512},
-                                           Case{"lfm2", 48}, Case{"lfm2", 320}, Case{"lfm2", 512}, Case{"qwen3_5", 48},
+                                           Case{"qwen3_moe", 48}, Case{"qwen3_moe", 320}, Case{"qwen3_moe", 512},
+                                           Case{"gpt_oss", 48}, Case{"gpt_oss", 512}, Case{"gemma3", 48},
+                                           Case{"gemma3", 320}, Case{"gemma3", 512}, Case{"lfm2", 48},
+                                           Case{"lfm2", 320}, Case{"lfm2", 512}, Case{"qwen3_5", 48},
                                            Case{"qwen3_5", 320}, Case{"qwen3_5", 512}));
+
+// Experts in every format that they are stored in, in tiles and in rows: steps of few rows and of many, among them rows
+// of which several chose one expert.
+class ExpertFormats : public ::testing::TestWithParam<WeightFormat> {};
+
+TEST_P(ExpertFormats, equal_the_quantised_reference_on_every_instruction_set) {
+  const RandomModel m = random_model(tiny_config("qwen3_moe", 320), [](const WeightDecl& w) {
+    return w.role == WeightRole::expert ? GetParam() : WeightFormat::q8c;
+  });
+  const auto tokens = random_tokens(22);
+  const auto expected = reference_logits(m, KvFormat::f16, tokens);
+  for (const Isa isa : available_isas(cpu_features())) {
+    const auto target = cpu(m, {.kv = KvFormat::f16, .isa = isa, .threads = 3});
+    expect_equal_bits(logits_of(*target, tokens, {tokens.size()}), expected, std::string(name(isa)));
+    expect_equal_bits(logits_of(*target, tokens, {2, 1, 11}), expected, std::string(name(isa)) + ", cut");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, ExpertFormats,
+                         ::testing::Values(WeightFormat::f16, WeightFormat::q8c, WeightFormat::q8g32, WeightFormat::q4c,
+                                           WeightFormat::q4g128, WeightFormat::q4g32m, WeightFormat::nf4c,
+                                           WeightFormat::mxfp4),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 class EveryFormat : public ::testing::TestWithParam<WeightFormat> {};
 
@@ -121,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, EveryFormat,
                                            WeightFormat::q8g128, WeightFormat::q8g32, WeightFormat::q4g128,
                                            WeightFormat::q4sg128, WeightFormat::q4g32, WeightFormat::q4c,
                                            WeightFormat::q4g32m, WeightFormat::q5g32m, WeightFormat::nf4c,
-                                           WeightFormat::iq4g32),
+                                           WeightFormat::iq4g32, WeightFormat::mxfp4),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 class BatchInvarianceOf : public ::testing::TestWithParam<const char*> {};

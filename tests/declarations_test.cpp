@@ -13,18 +13,24 @@ namespace onw::testing {
 namespace {
 
 // Rows of each tensor that the Program takes; "model." is the prefix of all but the head.
-std::map<std::string, int64_t> claimed_rows(const Program& program, const Golden& golden) {
+std::map<std::string, int64_t> claimed_rows(const Program& program, const Golden& golden,
+                                            std::map<std::string, int64_t>& stacks) {
   std::map<std::string, int64_t> rows;
   for (const WeightDecl& weight : program.weights)
     for (const std::string& name : weight.hugging_face.names)
       for (const TinyTensor& tensor : golden.tensors)
         if (tensor.name == name || tensor.name == "model." + name) {
-          rows[tensor.name] += weight.shape.front();
-          std::vector<int64_t> shape = tensor.shape;
-          std::erase(shape, 1);  // of convolutions
+          const size_t out = weight.role == WeightRole::expert ? 1 : 0;  // rows of an expert, where it is a stack
+          rows[tensor.name] += weight.shape[out];
+          const WeightSource& from = weight.hugging_face;
+          Shape shape = tensor.shape;  // in our order
+          std::erase(shape, 1);        // of convolutions
           EXPECT_EQ(weight.shape.size(), shape.size()) << weight.name;
-          if (weight.shape.size() == 2) EXPECT_EQ(weight.shape.back(), tensor.shape.back()) << weight.name;
-          EXPECT_LE(weight.hugging_face.begin + weight.shape.front(), tensor.shape.front()) << weight.name;
+          if (from.transposed && shape.size() == 3) std::swap(shape[1], shape[2]);
+          if (weight.shape.size() > out + 1) EXPECT_EQ(weight.shape.back(), shape.back()) << weight.name;
+          if (out == 1) EXPECT_EQ(weight.shape.front(), shape.front()) << weight.name;
+          EXPECT_LT(from.begin + (weight.shape[out] - 1) * from.step, shape[out]) << weight.name;
+          if (out == 1) stacks[tensor.name] = shape[1];
         }
   return rows;
 }
@@ -39,10 +45,13 @@ TEST_P(Declarations, claim_every_published_tensor_once_and_whole) {
   auto program = build_program(*config);
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_EQ(program->vocabulary, golden->vocabulary);
-  const auto rows = claimed_rows(*program, *golden);
+  std::map<std::string, int64_t> stacks;  // rows of each expert
+  const auto rows = claimed_rows(*program, *golden, stacks);
   for (const TinyTensor& tensor : golden->tensors) {
     const auto found = rows.find(tensor.name);
-    EXPECT_EQ(found == rows.end() ? 0 : found->second, tensor.shape.front()) << tensor.name;
+    EXPECT_EQ(found == rows.end() ? 0 : found->second,
+              stacks.contains(tensor.name) ? stacks[tensor.name] : tensor.shape.front())
+        << tensor.name;
   }
 }
 

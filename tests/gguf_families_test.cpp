@@ -33,6 +33,11 @@ Golden load_golden(const std::string& name) {
                    {"query_pre_attn_scalar", config["head_dim"]}});
     golden->config = config.dump();
   }
+  if (golden->family == "gpt_oss") {
+    auto config = nlohmann::json::parse(golden->config);
+    config["swiglu_limit"] = 7.0;
+    golden->config = config.dump();
+  }
   return std::move(*golden);
 }
 
@@ -63,8 +68,8 @@ TEST_P(GgufFamilies, give_the_logits_of_the_folder_with_the_same_weights) {
 
 INSTANTIATE_TEST_SUITE_P(Goldens, GgufFamilies,
                          ::testing::Values("llama-odd", "llama-g64", "llama-plain-g128", "qwen2-odd", "qwen2-g64",
-                                           "qwen3-odd", "qwen3-g64", "granite-odd", "granite-g128", "gemma3-odd",
-                                           "lfm2-odd", "qwen3_5-odd"),
+                                           "qwen3-odd", "qwen3-g64", "qwen3_moe-g64", "gpt_oss-odd", "gpt_oss-g64",
+                                           "granite-odd", "granite-g128", "gemma3-odd", "lfm2-odd", "qwen3_5-odd"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/checked.h"
 #include "models/registry.h"
 #include "quant/quantise.h"
 
@@ -29,6 +30,31 @@ std::vector<float> draw(const WeightDecl& decl, int64_t outputs, int64_t inputs,
   return values;
 }
 
+// Experts one after another, each one's codes, scales and minima at a multiple of 64.
+void store_stack(WeightDecl& decl, WeightFormat format, uint32_t seed, Stored& s) {
+  const int64_t experts = decl.shape[0], outputs = decl.shape[1], inputs = decl.shape.size() > 2 ? decl.shape[2] : 1;
+  decl.format = decl.shape.size() > 2 ? format : WeightFormat::f32;
+  const WeightBytes n = weight_bytes(decl.format, Layout::rows, outputs, inputs);
+  const int64_t scales = round_up(n.codes, 64), minima = scales + round_up(n.scales, 64);
+  const int64_t stride = minima + round_up(n.minima, 64);
+  s.codes.resize(static_cast<size_t>(experts * stride));
+  const auto values = draw(decl, experts * outputs, inputs, seed);
+  WeightParts first;
+  for (int64_t e = 0; e < experts; ++e) {
+    const auto record = std::span(s.codes).subspan(static_cast<size_t>(e * stride), static_cast<size_t>(stride));
+    const auto part = [&](int64_t at, int64_t bytes) {
+      return record.subspan(static_cast<size_t>(at), static_cast<size_t>(bytes));
+    };
+    const WeightParts parts = {part(0, n.codes), part(scales, n.scales), part(minima, n.minima)};
+    const auto one = static_cast<size_t>(outputs * inputs);
+    const auto done =
+        quantise(decl.format, std::span(values).subspan(static_cast<size_t>(e) * one, one), outputs, inputs, parts);
+    if (!done) throw std::runtime_error(done.error().message);
+    if (e == 0) first = parts;
+  }
+  s.view = {decl.format, Layout::rows, outputs, inputs, first.codes, first.scales, first.minima, experts, stride};
+}
+
 }  // namespace
 
 RandomModel random_model(const nlohmann::json& config, const FormatChoice& format, uint32_t seed) {
@@ -36,10 +62,15 @@ RandomModel random_model(const nlohmann::json& config, const FormatChoice& forma
   if (!program) throw std::runtime_error(program.error().message);
   auto stored = std::make_shared<std::map<std::string, Stored, std::less<>>>();
   for (WeightDecl& decl : program->weights) {
-    const int64_t outputs = decl.shape[0], inputs = decl.shape.size() > 1 ? decl.shape[1] : 1;
-    decl.format = decl.role == WeightRole::vector ? WeightFormat::f32 : fit(format(decl), inputs);
-    const WeightBytes bytes = weight_bytes(decl.format, Layout::rows, outputs, inputs);
     Stored& s = (*stored)[decl.name];
+    if (decl.role == WeightRole::expert) {
+      store_stack(decl, fit(format(decl), decl.shape.back()), seed, s);
+      continue;
+    }
+    const int64_t outputs = decl.shape[0], inputs = decl.shape.size() > 1 ? decl.shape[1] : 1;
+    decl.format = decl.role == WeightRole::vector || decl.role == WeightRole::router ? WeightFormat::f32
+                                                                                     : fit(format(decl), inputs);
+    const WeightBytes bytes = weight_bytes(decl.format, Layout::rows, outputs, inputs);
     s.codes.resize(static_cast<size_t>(bytes.codes));
     s.scales.resize(static_cast<size_t>(bytes.scales));
     s.minima.resize(static_cast<size_t>(bytes.minima));
@@ -63,6 +94,8 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
                                                            {"qwen3", "Qwen3ForCausalLM"},
                                                            {"granite", "GraniteForCausalLM"},
                                                            {"granitemoehybrid", "GraniteMoeHybridForCausalLM"},
+                                                           {"qwen3_moe", "Qwen3MoeForCausalLM"},
+                                                           {"gpt_oss", "GptOssForCausalLM"},
                                                            {"gemma3", "Gemma3ForCausalLM"},
                                                            {"lfm2", "Lfm2ForCausalLM"},
                                                            {"qwen3_5", "Qwen3_5ForCausalLM"}};
@@ -87,6 +120,21 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
               {"logits_scaling", 3.0}});
   if (family == "granitemoehybrid")
     c.update({{"shared_intermediate_size", intermediate}, {"position_embedding_type", "rope"}});
+  if (family == "qwen3_moe")
+    c.update({{"num_experts", 7},
+              {"num_experts_per_tok", 3},
+              {"moe_intermediate_size", hidden == 512   ? 384
+                                        : hidden == 320 ? 192
+                                                        : 20},
+              {"norm_topk_prob", true}});
+  if (family == "gpt_oss")
+    c.update({{"num_local_experts", 5},
+              {"num_experts_per_tok", 2},
+              {"intermediate_size", hidden == 512   ? 384
+                                    : hidden == 320 ? 192
+                                                    : 20},
+              {"sliding_window", 6},
+              {"swiglu_limit", 1.5}});
   if (family == "gemma3")
     c.update({{"num_hidden_layers", 6},
               {"sliding_window", 5},

@@ -22,8 +22,8 @@ using FormatChoice = std::function<WeightFormat(const WeightDecl&)>;
 // Values N(0, 1/sqrt(inputs)), norms around 1, from the seed and each weight's name.
 RandomModel random_model(const nlohmann::json& config, const FormatChoice& format, uint32_t seed = 1);
 
-// config.json of a family ("llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "lfm2",
-// "qwen3_5") with groups of 64
+// config.json of a family ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "granite", "granitemoehybrid",
+// "gemma3", "lfm2", "qwen3_5") with groups of 64
 // (hidden 320) or 128 (hidden 512); the width 48 takes no group.
 nlohmann::json tiny_config(std::string_view family, int64_t hidden);
 

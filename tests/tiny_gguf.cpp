@@ -37,12 +37,14 @@ constexpr Names kQwen35[] = {{"post_attention_layernorm", "post_attention_norm"}
                              {"linear_attn.conv1d", "ssm_conv1d"},
                              {"linear_attn.norm", "ssm_norm"},
                              {"linear_attn.out_proj", "ssm_out"}};
+constexpr Names kGptOss[] = {{"post_attention_layernorm", "post_attention_norm"}};
 constexpr Names kDecoder[] = {{"input_layernorm", "attn_norm"},    {"post_attention_layernorm", "ffn_norm"},
                               {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
                               {"self_attn.v_proj", "attn_v"},      {"self_attn.o_proj", "attn_output"},
                               {"self_attn.q_norm", "attn_q_norm"}, {"self_attn.k_norm", "attn_k_norm"},
                               {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
-                              {"mlp.down_proj", "ffn_down"}};
+                              {"mlp.down_proj", "ffn_down"},       {"mlp.gate", "ffn_gate_inp"},
+                              {"mlp.router", "ffn_gate_inp"}};
 
 // "model.layers.1.mlp.up_proj.weight" -> "blk.1.ffn_up.weight"; empty where there is no such tensor.
 std::string gguf_name(const std::string& name, std::span<const Names> own_names) {
@@ -129,6 +131,8 @@ class Writer {
   Writer(const Golden& golden, const TinyGguf& how) : golden_(golden), how_(how), c_(json::parse(golden.config)) {
     arch_ = golden.family.substr(0, golden.family.find('-'));
     if (arch_ == "qwen3_5") arch_ = "qwen35";
+    if (arch_ == "qwen3_moe") arch_ = "qwen3moe";
+    if (arch_ == "gpt_oss") arch_ = "gpt-oss";
     heads_ = c_["num_attention_heads"];
     kv_heads_ = c_["num_key_value_heads"];
     head_dim_ = c_.value("head_dim", c_["hidden_size"].get<int64_t>() / heads_);
@@ -177,6 +181,12 @@ class Writer {
     if (arch_ == "qwen35") add_qwen35_keys();
     number("rope.freq_base", theta_);
     if (c_.contains("head_dim")) number("attention.key_length", head_dim_);
+    if (c_.contains("num_experts_per_tok")) {
+      number("expert_count", c_.contains("num_experts") ? c_["num_experts"] : c_["num_local_experts"]);
+      number("expert_used_count", c_["num_experts_per_tok"]);
+      number("expert_feed_forward_length", c_[arch_ == "gpt-oss" ? "intermediate_size" : "moe_intermediate_size"]);
+    }
+    if (arch_ == "gpt-oss") number("attention.sliding_window", c_["sliding_window"]);
     if (arch_ == "gemma3") number("attention.sliding_window", c_["sliding_window"]);
     if (arch_ == "granite") {
       number("embedding_scale", c_["embedding_multiplier"].get<double>());
@@ -223,11 +233,21 @@ class Writer {
     if (arch_ == "gemma3") return kGemma;
     if (arch_ == "lfm2") return kLfm2;
     if (arch_ == "qwen35") return kQwen35;
+    if (arch_ == "gpt-oss") return kGptOss;
     return {};
   }
 
   Result<void> add_tensors() {
     for (const TinyTensor& t : golden_.tensors) {
+      if (t.name.find(".experts.") != t.name.npos) {
+        add_experts(t);
+        continue;
+      }
+      if (t.name.ends_with(".sinks")) {
+        tensors_.push_back(
+            {fmt::format("blk.{}.attn_sinks.weight", layer_of(t)), {t.shape.rbegin(), t.shape.rend()}, values_of(t)});
+        continue;
+      }
       const std::string name = gguf_name(t.name, own_names());
       if (name.empty()) return error(Code::unsupported, "{}: no GGUF name for '{}'", golden_.name, t.name);
       std::vector<uint64_t> dimensions(t.shape.rbegin(), t.shape.rend());
@@ -239,6 +259,35 @@ class Writer {
       tensors_.push_back({"rope_freqs.weight", {factors.size()}, std::move(factors)});
     }
     return {};
+  }
+
+  static std::string layer_of(const TinyTensor& t) {
+    constexpr size_t kAt = std::string_view("model.layers.").size();
+    return t.name.substr(kAt, t.name.find('.', kAt) - kAt);
+  }
+
+  // A stack of experts, or of their biases, by itself; gates and ups apart, which gpt-oss has in turns and transposed.
+  void add_experts(const TinyTensor& t) {
+    const std::vector<float> values = draw_tensor(golden_.seed, t);
+    const bool fused = t.name.find("gate_up_proj") != t.name.npos, bias = t.shape.size() == 2;
+    const bool transposed = arch_ == "gpt-oss" && !bias;
+    const int64_t all = t.shape[transposed ? 2 : 1], columns = bias ? 1 : t.shape[transposed ? 1 : 2];
+    const int64_t rows = fused ? all / 2 : all;
+    for (const char* part : fused ? std::vector{"gate", "up"} : std::vector{"down"}) {
+      const int64_t second = std::string_view(part) == "up" ? 1 : 0;
+      Tensor out{fmt::format("blk.{}.ffn_{}_exps.{}", layer_of(t), part, bias ? "bias" : "weight"), {}, {}};
+      if (!bias) out.dimensions.push_back(static_cast<uint64_t>(columns));
+      for (const int64_t n : {rows, t.shape[0]}) out.dimensions.push_back(static_cast<uint64_t>(n));
+      for (int64_t e = 0; e < t.shape[0]; ++e)
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t row = !fused ? r : arch_ == "gpt-oss" ? 2 * r + second : second * rows + r;
+          for (int64_t k = 0; k < columns; ++k) {
+            const int64_t at = transposed ? k * all + row : row * columns + k;
+            out.values.push_back(values[static_cast<size_t>(e * all * columns + at)]);
+          }
+        }
+      tensors_.push_back(std::move(out));
+    }
   }
 
   std::vector<float> values_of(const TinyTensor& t) const {

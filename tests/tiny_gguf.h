@@ -14,8 +14,9 @@ struct TinyGguf {
   bool tile_heads = true;  // the same for value heads of qwen3_5
 };
 
-// llama, qwen2, qwen3, granite, gemma3, lfm2 and qwen3_5. Gemma's local theta, pattern and query scalar are in no such
-// file: the golden's config must have the published ones. Errors: io, unsupported for another family.
+// llama, qwen2, qwen3, qwen3_moe, gpt_oss, granite, gemma3, lfm2 and qwen3_5. Gemma's local theta, pattern and query
+// scalar are in no such file: the golden's config must have the published ones. Errors: io, unsupported for another
+// family.
 Result<void> write_tiny_gguf(const Golden& golden, const std::filesystem::path& path, const TinyGguf& how = {});
 
 }  // namespace onw::testing

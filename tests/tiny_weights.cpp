@@ -21,6 +21,34 @@ const TinyTensor* published(const Golden& golden, const WeightSource& source) {
   return nullptr;
 }
 
+// Our rows of every expert in a published stack.
+std::vector<float> rows_of_each(const std::vector<float>& whole, const TinyTensor& tensor, const WeightDecl& weight) {
+  const int64_t row = weight.shape.size() == 3 ? weight.shape[2] : 1;
+  std::vector<float> values;
+  const WeightSource& from = weight.hugging_face;
+  const bool transposed = from.transposed && tensor.shape.size() == 3;
+  const int64_t rows = tensor.shape[transposed ? 2 : 1];
+  for (int64_t e = 0; e < weight.shape[0]; ++e)
+    for (int64_t r = 0; r < weight.shape[1]; ++r)
+      for (int64_t k = 0; k < row; ++k) {
+        const int64_t source = from.begin + r * from.step;
+        const int64_t at = transposed ? k * rows + source : source * row + k;
+        values.push_back(whole[static_cast<size_t>(e * rows * row + at)]);
+      }
+  return values;
+}
+
+WeightView stack_view(const WeightDecl& weight, const std::vector<float>& values) {
+  WeightView view{.format = WeightFormat::f32,
+                  .outputs = weight.shape[1],
+                  .inputs = weight.shape.size() == 3 ? weight.shape[2] : 1};
+  const auto one = static_cast<size_t>(view.outputs * view.inputs);
+  view.codes = std::as_bytes(std::span(values).first(one));
+  view.experts = weight.shape[0];
+  view.expert_stride = static_cast<int64_t>(one * sizeof(float));
+  return view;
+}
+
 int64_t published_row(const WeightDecl& weight, int64_t row) {
   const WeightSource& from = weight.hugging_face;
   if (from.fold != Fold::head_half) return from.begin + row;
@@ -36,8 +64,12 @@ Result<WeightSet> tiny_weights(const Golden& golden, const Program& program, con
     if (tensor == nullptr)
       return error(Code::missing_tensor, "{}: no published tensor for '{}'", golden.name, weight.name);
     CHECK(weight.hugging_face.fold != Fold::rope_unpair);  // of GGUF files
-    const int64_t row = weight.shape.size() == 2 ? weight.shape[1] : 1;
     const std::vector<float> whole = tiny_tensor(golden, *tensor, change);
+    if (weight.role == WeightRole::expert) {
+      weights->emplace(weight.name, Drawn{weight, rows_of_each(whole, *tensor, weight)});
+      continue;
+    }
+    const int64_t row = weight.shape.size() == 2 ? weight.shape[1] : 1;
     std::vector<float> values;
     for (int64_t r = 0; r < weight.shape[0]; ++r) {
       const auto begin = whole.begin() + published_row(weight, r) * row;
@@ -53,6 +85,7 @@ Result<WeightSet> tiny_weights(const Golden& golden, const Program& program, con
     const auto found = weights->find(name);
     if (found == weights->end()) return error(Code::missing_tensor, "no weight '{}'", name);
     const auto& [declaration, values] = found->second;
+    if (declaration.role == WeightRole::expert) return stack_view(declaration, values);
     return WeightView{.format = WeightFormat::f32,
                       .outputs = declaration.shape[0],
                       .inputs = declaration.shape.size() == 2 ? declaration.shape[1] : 1,

@@ -10,6 +10,7 @@ quality cannot be measured with it.
 
     shape      like                                         GGUF q4_0    --hf
     tiny       Llama, 2 layers of 256, for tests              1 MB        3 MB
+    tinymoe    Qwen3 with 8 experts, 2 layers of 256        2 MB        6 MB
     1b         Llama-3.2-1B                                 0.8 GB      2.5 GB
     8b         Llama-3-8B                                   4.7 GB     16.1 GB
     moe        Qwen3-30B-A3B, 24 of its 48 layers           8.9 GB     31   GB
@@ -63,6 +64,9 @@ SHAPES = {
     "moe": dict(model_type="qwen3_moe", rms_norm_eps=1e-6, rope_theta=1e6, vocab_size=151936, max_position_embeddings=40960,
                 hidden_size=2048, num_hidden_layers=24, num_attention_heads=32, num_key_value_heads=4, head_dim=128,
                 num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768, tie_word_embeddings=False),
+    "tinymoe": dict(model_type="qwen3_moe", rms_norm_eps=1e-6, rope_theta=1e6, vocab_size=512, max_position_embeddings=2048,
+                    hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
+                    num_experts=8, num_experts_per_tok=2, moe_intermediate_size=256, tie_word_embeddings=False),
     "qwen35": GATED_DELTA | dict(model_type="qwen3_5", hidden_size=2048, num_hidden_layers=24, num_attention_heads=8,
                                  num_key_value_heads=2, linear_num_value_heads=16, intermediate_size=6144,
                                  tie_word_embeddings=True),

@@ -102,8 +102,7 @@ class Cpu final : public Executable {
     MemoryNeed n;
     for (const WeightDecl& w : form_->program.weights) {
       if (!w.parts.empty()) continue;
-      if (const auto view = weights_.find(w.name))
-        n.weights_bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
+      if (const auto view = weights_.find(w.name)) n.weights_bytes += view->stored_bytes();
     }
     for (const StateDecl& s : form_->program.states)
       n.state_bytes += is_recurrent(s) ? recurrent_bytes(s) * sequences

@@ -3,6 +3,7 @@
 #include "kernels/matmul/matmul.h"
 #include "quant/relayout.h"
 #include "targets/cpu/aligned_bytes.h"
+#include "targets/cpu/row_part.h"
 #include "targets/cpu/steps.h"
 
 namespace onw::cpu {
@@ -14,15 +15,6 @@ constexpr int64_t kBlockOutputs = 128;   // a multiple of every group
 constexpr int64_t kFewRows = 16;         // reading weights is the work: smaller tasks share it better
 constexpr int64_t kFewRowsOutputs = 32;  // at least
 constexpr int64_t kThreadFloats = kBlockRows * 2 * kBlockOutputs;
-
-QuantizedRows part_of(const QuantizedRows& all, int64_t first, int64_t rows) {
-  QuantizedRows part = all;
-  part.rows = rows;
-  part.codes += first * all.group;
-  part.scales += first;
-  part.sums += first;
-  return part;
-}
 
 }  // namespace
 
@@ -72,7 +64,7 @@ class LinearGated final : public PlanStep {
   void block(const RunContext& c, const QuantizedRows& x, const QuantizedRows& y, const Block& b, int thread) const {
     float* both = reinterpret_cast<float*>(work_->memory.get()) + thread * kThreadFloats;
     const int64_t width = b.end - b.begin;
-    const QuantizedRows rows = part_of(x, b.first_row, b.rows);
+    const QuantizedRows rows = row_part(x, b.first_row, b.rows);
     product(c, rows, b, 0, both);
     product(c, rows, b, 1, both + width);
     for (int64_t r = 0; r < b.rows; ++r)

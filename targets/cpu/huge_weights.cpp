@@ -32,7 +32,7 @@ std::vector<HugePart> spans_of(const Program& program, const WeightSet& weights)
   std::vector<HugePart> all;
   for (const WeightDecl& w : program.weights) {
     const bool looked_up_only = w.role == WeightRole::embedding && has_head;
-    if (!w.parts.empty() || looked_up_only) continue;
+    if (!w.parts.empty() || looked_up_only || w.role == WeightRole::expert) continue;  // a step reads few of them
     const auto view = weights.find(w.name);
     if (!view) continue;
     for (const auto& bytes : {view->codes, view->scales, view->minima})

@@ -35,6 +35,7 @@ class PlanCompiler {
       plan_.results_.push_back(n.type.dtype == DType::none ? Slot{} : slot(v));
     }
     for (const Output& o : f().outputs) plan_.outputs_.emplace_back(o.name, slot(o.value));
+    plan_.memory_.arena_bytes += scratch_bytes_;
     return std::move(plan_);
   }
 
@@ -44,9 +45,9 @@ class PlanCompiler {
   MemoryRules rules() const {
     return {.bytes =
                 [rows = options_.max_rows](const Type& t) {
-                  return t.dtype == DType::q8
-                             ? static_cast<int64_t>(quantized_rows_bytes(rows, t.last(), static_cast<int32_t>(t.group)))
-                             : rows * t.row_elements() * 4;
+                  if (t.dtype == DType::q8)
+                    return static_cast<int64_t>(quantized_rows_bytes(rows, t.last(), static_cast<int32_t>(t.group)));
+                  return rows * t.row_elements() * (t.dtype == DType::route ? 8 : 4);  // of a route weights and ids
                 },
             .in_place =
                 [](const Node& n) {
@@ -66,6 +67,7 @@ class PlanCompiler {
     const Place& p = plan_.memory_.places[static_cast<size_t>(v.id)];
     const Type &own = f().type(v), &owner = f().type(p.owner);
     if (own.dtype == DType::q8) return {p.offset, own.last(), own.last(), static_cast<int32_t>(own.group)};
+    if (own.dtype == DType::route) return {p.offset, 2 * own.last(), 2 * own.last(), 0};
     return {p.offset + p.column * 4, owner.row_elements(), own.row_elements(), 0};
   }
 
@@ -231,6 +233,37 @@ class PlanCompiler {
 
   int state_of(const Node& n) const { return program_.place(program_.state(n.attributes.text("state"))); }
 
+  Result<StepPtr> route(const Node& n, Value v) {
+    const auto bias = vector(n, 1);
+    RETURN_IF_ERROR(bias);
+    const RouteForm form{.kind = *route_kind(n.attributes.text("kind")),
+                         .renormalise = n.attributes.integer("renormalise") != 0,
+                         .eps = static_cast<float>(n.attributes.number("eps")),
+                         .scale = static_cast<float>(n.attributes.number("scale", 1)),
+                         .bias = bias->empty() ? nullptr : bias->data()};
+    return make_route(n.label, {in(n, 0), slot(v), n.type.last(), form});
+  }
+
+  Result<StepPtr> experts(const Node& n, Value v) {
+    ExpertsStep s{.x = in(n, 0), .route = in(n, 1), .y = slot(v), .kind = gate_of(n)};
+    WeightView* const stacks[] = {&s.gate, &s.up, &s.down, &s.gate_bias, &s.up_bias, &s.down_bias};
+    for (size_t i = 2; i < n.inputs.size(); ++i) {
+      const auto stack = weights_.find(f().node(n.inputs[i]).label);
+      RETURN_IF_ERROR(stack);
+      *stacks[i - 2] = *stack;
+    }
+    const int64_t chosen_from = f().type(f().node(n.inputs[1]).inputs[0]).last();
+    if (s.gate.experts != chosen_from || s.up.experts != chosen_from || s.down.experts != chosen_from)
+      return error(Code::invalid_argument, "the router chooses from {} experts, the weights have {}", chosen_from,
+                   s.gate.experts);
+    s.group = static_cast<int32_t>(n.attributes.integer("group"));
+    s.scratch = plan_.memory_.arena_bytes;
+    s.most_rows = options_.max_rows;
+    s.threads = options_.threads;
+    scratch_bytes_ = std::max(scratch_bytes_, scratch_bytes(s));
+    return make_experts(n.label, s);
+  }
+
   Result<StepPtr> compile(const Node& n, Value v) {
     switch (n.op) {
       case Op::linear:
@@ -267,6 +300,10 @@ class PlanCompiler {
         return conv_update(n, v);
       case Op::gated_delta:
         return gated_delta(n, v);
+      case Op::route:
+        return route(n, v);
+      case Op::experts:
+        return experts(n, v);
       default:
         return error(Code::unsupported, "the CPU target has no '{}' yet", name(n.op));
     }
@@ -276,6 +313,7 @@ class PlanCompiler {
   const WeightSet& weights_;
   const PlanOptions& options_;
   Plan plan_;
+  int64_t scratch_bytes_ = 0;  // behind the values: what steps of experts share
   std::shared_ptr<AttentionWork> attention_work_;
   std::shared_ptr<GatedWork> gated_work_;
 };

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "kernels/route/route.h"
 #include "targets/cpu/plan.h"
 
 namespace onw::cpu {
@@ -79,5 +80,25 @@ struct AttentionStep {
 struct AttentionWork;  // buffers that the attention steps of a plan share; made by the first
 StepPtr make_attention(std::string label, const AttentionStep& step, const PlanOptions& options,
                        std::shared_ptr<AttentionWork>& work);
+
+// Weights of the chosen experts, then their ids, as FP32: [2k] a row.
+struct RouteStep {
+  Slot logits, y;
+  int64_t k = 0;
+  RouteForm form;
+};
+StepPtr make_route(std::string label, const RouteStep& step);
+
+struct ExpertsStep {
+  Slot x, route, y;
+  WeightView gate, up, down;                 // stacks, in either layout
+  WeightView gate_bias, up_bias, down_bias;  // stacks of F32; no outputs: none
+  scalar::Gate kind;
+  int32_t group = 0;    // of what stands before down; 0: FP32
+  int64_t scratch = 0;  // where the plan's scratch begins in the arena, and how many bytes this step needs of it
+  int64_t most_rows = 0, threads = 1;
+};
+int64_t scratch_bytes(const ExpertsStep& step);
+StepPtr make_experts(std::string label, const ExpertsStep& step);
 
 }  // namespace onw::cpu

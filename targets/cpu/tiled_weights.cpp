@@ -55,6 +55,31 @@ Result<void> store_group(const std::vector<std::pair<std::string, WeightView>>& 
   return {};
 }
 
+// Experts, each in a record of its own.
+Result<void> store_stack(const std::string& name, const WeightView& stack, Storage& storage) {
+  const WeightBytes n = weight_bytes(stack.format, Layout::tiles, stack.outputs, stack.inputs);
+  const int64_t scales = round_up(n.codes, 64), minima = scales + round_up(n.scales, 64);
+  WeightView tiled = stack;
+  tiled.layout = Layout::tiles;
+  tiled.expert_stride = minima + round_up(n.minima, 64);
+  storage.blocks.push_back(aligned(tiled.expert_stride * stack.experts));
+  std::byte* const memory = storage.blocks.back().get();
+  if (memory == nullptr)
+    return error(Code::out_of_memory, "no memory for {} bytes of weights", tiled.expert_stride * stack.experts);
+  const auto parts = [&](int64_t e) {
+    std::byte* const record = memory + e * tiled.expert_stride;
+    const auto part = [record](int64_t at, int64_t bytes) {
+      return std::span<std::byte>(record + at, static_cast<size_t>(bytes));
+    };
+    return WeightParts{part(0, n.codes), part(scales, n.scales), part(minima, n.minima)};
+  };
+  for (int64_t e = 0; e < stack.experts; ++e) relayout(stack.expert(e), 0, output_blocks(stack), parts(e));
+  const WeightParts first = parts(0);
+  tiled.codes = first.codes, tiled.scales = first.scales, tiled.minima = first.minima;
+  storage.views.emplace(name, tiled);
+  return {};
+}
+
 }  // namespace
 
 Result<WeightSet> tiled_in_memory(const Program& program, WeightSet weights) {
@@ -64,6 +89,10 @@ Result<WeightSet> tiled_in_memory(const Program& program, WeightSet weights) {
     const auto w = weights.find(decl.name);
     RETURN_IF_ERROR(w);
     if (decl.role == WeightRole::vector || w->layout == Layout::tiles) continue;
+    if (decl.role == WeightRole::expert) {
+      if (decl.shape.size() == 3) RETURN_IF_ERROR(store_stack(decl.name, *w, *storage));
+      continue;
+    }
     const std::string key = decl.group.empty() ? decl.name : fmt::format("{} {}", decl.group, name(w->format));
     groups[key].emplace_back(decl.name, *w);
   }

@@ -14,6 +14,7 @@ struct CpuAlone {
 constexpr CpuAlone kCpuAlone[] = {
     {Op::gated_delta, "layers with the gated delta rule"},
     {Op::conv_update, "layers with short convolutions"},
+    {Op::experts, "mixtures of experts"},
 };
 
 }  // namespace

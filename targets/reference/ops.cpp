@@ -11,24 +11,14 @@
 #include "kernels/scalar.h"
 #include "quant/relayout.h"
 #include "quant/unpack.h"
+#include "targets/reference/experts.h"
 #include "targets/reference/kv_cache.h"
 #include "targets/reference/primitives.h"
 #include "targets/reference/recurrent_ops.h"
 #include "targets/reference/threads.h"
 
 namespace onw::reference {
-namespace {
 
-std::string_view weight_name(const Operands& in, size_t i) { return in.names[i]; }
-
-// The vector behind operand i: a weight by name, or a value.
-Result<std::vector<float>> vector_of(const Operands& in, size_t i, const Context& c) {
-  if (i >= in.values.size()) return std::vector<float>();
-  if (in.values[i] != nullptr) return in.values[i]->f;
-  return load_weight(c.program, c.weights, weight_name(in, i));
-}
-
-// One weight's outputs, at `column` of y.
 void product(const Tensor& x, const WeightView& w, int64_t column, const Context& c, MatmulOutput out) {
   out.y += column;
   if (out.bias != nullptr) out.bias += column;
@@ -38,11 +28,48 @@ void product(const Tensor& x, const WeightView& w, int64_t column, const Context
     if (x.type.dtype == DType::q8) {
       judge ? matmul_reference(x.q, w, {first, last}, out) : matmul(x.q, w, {first, last}, out, c.isa);
     } else {
-      const FloatRows rows{x.f.data(), c.rows, x.type.last()};
+      const FloatRows rows{x.f.data(), x.rows(), x.type.last()};
       const bool has_kernel = info(w.format).plain();  // FP32 rows times codes: only without quantised activations
       judge || !has_kernel ? matmul_reference(rows, w, {first, last}, out) : matmul(rows, w, {first, last}, out, c.isa);
     }
   });
+}
+
+Tensor quantise(const Tensor& x, int64_t group) {
+  Tensor q = make_tensor({DType::q8, {kRows, x.type.last()}, group}, x.rows());
+  const auto g = static_cast<size_t>(group);
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    for (int64_t i = 0; i < x.type.last() / group; ++i) {
+      const int64_t at = i * q.q.row_stride + r;
+      int8_t* codes = q.q.codes + at * group;
+      q.q.scales[at] = scalar::quantise(x.row(r).subspan(static_cast<size_t>(i) * g, g), codes);
+      for (int64_t part = 0; part < group / 32; ++part) {
+        int32_t sum = 0;
+        for (int64_t k = 0; k < 32; ++k) sum += codes[part * 32 + k];
+        q.q.sums[(i * group / 32 + part) * q.q.row_stride + r] = sum;
+      }
+    }
+  }
+  return q;
+}
+
+scalar::Gate gate_of(const Node& n) {
+  scalar::Gate g;
+  g.activation = *scalar::activation(n.attributes.text("activation"));
+  g.limit = static_cast<float>(n.attributes.number("limit", g.limit));
+  g.alpha = static_cast<float>(n.attributes.number("alpha", g.alpha));
+  return g;
+}
+
+namespace {
+
+std::string_view weight_name(const Operands& in, size_t i) { return in.names[i]; }
+
+// The vector behind operand i: a weight by name, or a value.
+Result<std::vector<float>> vector_of(const Operands& in, size_t i, const Context& c) {
+  if (i >= in.values.size()) return std::vector<float>();
+  if (in.values[i] != nullptr) return in.values[i]->f;
+  return load_weight(c.program, c.weights, weight_name(in, i));
 }
 
 Result<Tensor> linear(const Node& n, const Operands& in, size_t at, const Context& c, const Tensor* residual) {
@@ -61,24 +88,6 @@ Result<Tensor> linear(const Node& n, const Operands& in, size_t at, const Contex
     column += w->outputs;
   }
   return y;
-}
-
-Result<Tensor> quantise(const Tensor& x, int64_t group, const Context& c) {
-  Tensor q = make_tensor({DType::q8, {kRows, x.type.last()}, group}, c.rows);
-  const auto g = static_cast<size_t>(group);
-  for (int64_t r = 0; r < c.rows; ++r) {
-    for (int64_t i = 0; i < x.type.last() / group; ++i) {
-      const int64_t at = i * q.q.row_stride + r;
-      int8_t* codes = q.q.codes + at * group;
-      q.q.scales[at] = scalar::quantise(x.row(r).subspan(static_cast<size_t>(i) * g, g), codes);
-      for (int64_t part = 0; part < group / 32; ++part) {
-        int32_t sum = 0;
-        for (int64_t k = 0; k < 32; ++k) sum += codes[part * 32 + k];
-        q.q.sums[(i * group / 32 + part) * q.q.row_stride + r] = sum;
-      }
-    }
-  }
-  return q;
 }
 
 // Norms of the last dimension of each row, whatever lies between.
@@ -117,14 +126,6 @@ Tensor rope(const Operands& in) {
     for (int64_t h = 0; h < heads; ++h)
       scalar::rope(y.row(r).data() + h * d, in.values[1]->row(r), in.values[2]->row(r));
   return y;
-}
-
-scalar::Gate gate_of(const Node& n) {
-  scalar::Gate g;
-  g.activation = *scalar::activation(n.attributes.text("activation"));
-  g.limit = static_cast<float>(n.attributes.number("limit", g.limit));
-  g.alpha = static_cast<float>(n.attributes.number("alpha", g.alpha));
-  return g;
 }
 
 Tensor gated(const Node& n, const Operands& in) {
@@ -242,17 +243,17 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
     case Op::rms_norm_quantize: {
       const auto y = rms_norm(n, in, c);
       RETURN_IF_ERROR(y);
-      return quantise(*y, a.integer("group"), c);
+      return quantise(*y, a.integer("group"));
     }
     case Op::gated_quantize:
-      return quantise(gated(n, in), a.integer("group"), c);
+      return quantise(gated(n, in), a.integer("group"));
     case Op::linear_gated_quantize: {
       const auto y = linear_gated(n, in, c);
       RETURN_IF_ERROR(y);
-      return quantise(*y, a.integer("group"), c);
+      return quantise(*y, a.integer("group"));
     }
     case Op::quantize:
-      return quantise(*in.values[0], a.integer("group"), c);
+      return quantise(*in.values[0], a.integer("group"));
     case Op::rope:
       return rope(in);
     case Op::gated:
@@ -276,6 +277,10 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
       return conv_update(n, in, c);
     case Op::gated_delta:
       return gated_delta(n, in, c);
+    case Op::route:
+      return route_rows(n, in, c);
+    case Op::experts:
+      return run_experts(n, in, c);
     default:
       return evaluate_primitive(n, in, c);
   }

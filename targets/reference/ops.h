@@ -7,6 +7,8 @@
 #include "base/result.h"
 #include "graph/program.h"
 #include "kernels/isa.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/scalar.h"
 #include "targets/executable.h"
 #include "targets/reference/tensor.h"
 #include "targets/weights.h"
@@ -38,6 +40,13 @@ struct Operands {
 
 // Errors: unsupported for ops of later families, missing_tensor for weights.
 Result<Tensor> evaluate(const Node& node, const Operands& in, const Context& context);
+
+// One weight's outputs for the rows of x, at `column` of out.y.
+void product(const Tensor& x, const WeightView& w, int64_t column, const Context& context, MatmulOutput out);
+
+// Rows [rows, n] as codes in groups; and what `gated` does, by its attributes.
+Tensor quantise(const Tensor& x, int64_t group);
+scalar::Gate gate_of(const Node& node);
 
 // A plain or quantised weight as FP32, [shape]; a merged one part after part.
 Result<std::vector<float>> load_weight(const Program& program, const WeightSet& weights, std::string_view name);

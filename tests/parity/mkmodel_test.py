@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tools/mkmodel.py: its GGUF file and its Hugging Face folder are one model, and onw reads both so.
 
-The tiny shape in F16 and in BF16, converted with --format f32, answered by the reference: the same logits, as far as F16
+The tiny shapes in F16 and in BF16, converted with --format f32, answered by the reference: the same logits, as far as F16
 holds BF16's values (subnormals of FP16 lose bits).
 """
 import json
@@ -24,10 +24,10 @@ def run(*words, **environment):
     subprocess.run([str(w) for w in words], check=True, capture_output=True, env=os.environ | environment, timeout=300)
 
 
-def logits(folder, name, *how):
-    """Logits of the shape 'tiny', made with the options `how`."""
+def logits(folder, shape, name, *how):
+    """Logits of the shape, made with the options `how`."""
     published, model, saved = folder / name, folder / f"{name}.model", folder / f"{name}.safetensors"
-    run(sys.executable, MKMODEL, "tiny", published, *how)
+    run(sys.executable, MKMODEL, shape, published, *how)
     run(ONW, "convert", published, model, "--format", "f32")
     run(ONW, "eval", model, "--ids", folder / "ids", "--device", "reference", "--quantised", "no", "--save-logits", saved)
     data = saved.read_bytes()
@@ -39,14 +39,29 @@ def logits(folder, name, *how):
 
 class MkmodelTest(unittest.TestCase):
     def test_the_file_and_the_folder_give_the_same_logits(self):
+        for shape in ("tiny", "tinymoe"):
+            with self.subTest(shape), tempfile.TemporaryDirectory(prefix="onw-mkmodel-") as scratch:
+                folder = pathlib.Path(scratch)
+                (folder / "ids").write_text(" ".join(map(str, IDS)))
+                published, file = logits(folder, shape, "hf", "--hf"), logits(folder, shape, "m.gguf", "--type", "f16")
+                other = logits(folder, shape, "other", "--hf", "--seed", "2")
+                largest = np.abs(published).max()
+                self.assertLess(np.abs(published - file).max(), 1e-4 * largest)
+                self.assertGreater(np.abs(published - other).max(), 0.1 * largest)
+
+    def test_experts_are_benchmarked_by_what_is_read_of_them(self):
         with tempfile.TemporaryDirectory(prefix="onw-mkmodel-") as scratch:
             folder = pathlib.Path(scratch)
-            (folder / "ids").write_text(" ".join(map(str, IDS)))
-            published, file = logits(folder, "hf", "--hf"), logits(folder, "m.gguf", "--type", "f16")
-            other = logits(folder, "other", "--hf", "--seed", "2")
-        largest = np.abs(published).max()
-        self.assertLess(np.abs(published - file).max(), 1e-4 * largest)
-        self.assertGreater(np.abs(published - other).max(), 0.1 * largest)
+            run(sys.executable, MKMODEL, "tinymoe", folder / "m.gguf")
+            run(ONW, "convert", folder / "m.gguf", folder / "model")
+            done = subprocess.run([ONW, "bench", folder / "model", "--device", "CPU", "--prompt", "32", "--decode", "8", "--no-load",
+                                   "--json"], capture_output=True, text=True, check=True, timeout=300)
+            report = json.loads(done.stdout)
+            experts = (folder / "model" / "experts.safetensors").stat().st_size
+            everything = experts + (folder / "model" / "weights.safetensors").stat().st_size
+        self.assertEqual(sorted(run["kind"] for run in report["runs"]), ["decode", "prompt"])
+        self.assertLess(report["model"]["step_bytes"], everything - experts // 2)  # a row takes 2 of 8 experts
+        self.assertGreater(report["model"]["step_bytes"], 0)
 
     def test_help_needs_no_package(self):
         done = subprocess.run([sys.executable, "-I", "-S", str(MKMODEL), "--help"], capture_output=True, text=True, check=False)

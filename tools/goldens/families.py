@@ -57,6 +57,31 @@ def dense(hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: i
     return sizes | ({"head_dim": head_dim} if head_dim else {}) | more
 
 
+def experts(count: int, used: int, width: int, **more) -> dict:
+    return {"num_experts": count, "num_experts_per_tok": used, "moe_intermediate_size": width} | more
+
+
+GPT_OSS = {
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                     "original_max_position_embeddings": 16},
+    "sliding_window": 6,
+    "attention_bias": True,
+    "tie_word_embeddings": False,
+}
+
+
+def gpt_oss_sizes() -> dict[str, dict]:
+    """The limit is so low that drawn gates and ups exceed it."""
+    more = {"num_local_experts": 4, "num_experts_per_tok": 2, "swiglu_limit": 1.5}
+    return {
+        "odd": dense(48, 80, 4, 2, 24, 101) | more,
+        "g64": dense(320, 320, 5, 1, 64, 101) | more | {"num_local_experts": 6, "num_experts_per_tok": 3},
+        "g128": dense(512, 512, 10, 2, 64, 128) | more,
+    }
+
+
 GRANITE = {
     "rms_norm_eps": 1e-5,
     "embedding_multiplier": 7.0,
@@ -200,8 +225,30 @@ FAMILIES = [
         dense(512, 640, 8, 2, None, 128),
         tokens=20,
     ),
+    Family(
+        "qwen3_moe",
+        "Qwen3MoeForCausalLM",
+        {"rms_norm_eps": 1e-6, "tie_word_embeddings": False, "rope_theta": 1000000.0, "attention_bias": False,
+         "decoder_sparse_step": 1, "mlp_only_layers": []},
+        dense(48, 80, 4, 2, 24, 101) | experts(8, 3, 20, norm_topk_prob=False)
+        | {"num_hidden_layers": 3, "mlp_only_layers": [1]},
+        dense(320, 448, 20, 4, 16, 101) | experts(8, 2, 320, norm_topk_prob=True),
+        dense(512, 640, 10, 2, 64, 128) | experts(5, 3, 512, norm_topk_prob=True)
+        | {"num_hidden_layers": 3, "decoder_sparse_step": 2},  # layer 1 alone has experts
+        tokens=24,
+    ),
+    Family("gpt_oss", "GptOssForCausalLM", GPT_OSS, **gpt_oss_sizes(), tokens=24),
     Family("granite", "GraniteForCausalLM", GRANITE, **granite_sizes(False), tokens=70),
     Family("granitemoehybrid", "GraniteMoeHybridForCausalLM", hybrid("rope"), **granite_sizes(True), tokens=70),
+    Family(
+        "granitemoehybrid-experts",
+        "GraniteMoeHybridForCausalLM",
+        hybrid("rope"),
+        granite_sizes(True)["odd"] | {"num_local_experts": 6, "num_experts_per_tok": 3, "intermediate_size": 28},
+        granite_sizes(True)["g64"] | {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 320},
+        granite_sizes(True)["g128"] | {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 512},
+        tokens=24,
+    ),
     Family("granitemoehybrid-nope", "GraniteMoeHybridForCausalLM", hybrid(None), **granite_sizes(True), tokens=70),
     Family(
         "gemma3",

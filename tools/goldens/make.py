@@ -16,6 +16,7 @@ import argparse
 import copy
 import json
 import math
+import re
 import sys
 import tempfile
 import warnings
@@ -44,10 +45,25 @@ def parameter_rule(name: str, shape: list[int], zero_centred: bool) -> tuple[int
         return -9, 0 if zero_centred and "linear_attn" not in name else 1
     if name.endswith(("A_log", "dt_bias")):
         return -8, 0  # decays within a token and within hundreds
-    if len(shape) == 1:
+    if name.endswith("sinks"):
+        return -6, 0
+    if len(shape) == 1 or name.endswith("_bias"):
         return -9, 0
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
-    return round(math.log2(gain / (draw.DEVIATION * math.sqrt(shape[1])))), 0
+    return round(math.log2(gain / (draw.DEVIATION * math.sqrt(shape[-1])))), 0
+
+
+def stacked(names) -> list[str]:
+    """The names with one tensor an expert, as save_pretrained may write, as those of the stacks that the class has."""
+    one = re.compile(r"experts\.\d+\.(gate_proj|up_proj|down_proj)\.weight$")
+    granite = {"input_linear.weight": "experts.gate_up_proj", "output_linear.weight": "experts.down_proj",
+               "router.layer.weight": "router.weight"}
+    found = set()
+    for name in names:
+        for old, new in granite.items():
+            name = name.replace("block_sparse_moe." + old, "block_sparse_moe." + new)
+        found.add(one.sub(lambda m: "experts.down_proj" if m[1] == "down_proj" else "experts.gate_up_proj", name))
+    return sorted(found)
 
 
 def build(family: Family, keys: dict, dialect: str):
@@ -66,7 +82,7 @@ def build(family: Family, keys: dict, dialect: str):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         with safe_open(f"{folder}/model.safetensors", "pt") as saved:
-            if sorted(saved.keys()) != [t["name"] for t in tensors]:
+            if stacked(saved.keys()) != [t["name"] for t in tensors]:
                 sys.exit(f"{family.name}: save_pretrained writes other names than named_parameters")
         written = json.loads(Path(f"{folder}/config.json").read_text())
     if dialect == "old":

@@ -1,0 +1,82 @@
+#include "models/experts.h"
+
+#include "graph/ops.h"
+#include "graph/shape_rules.h"
+
+namespace onw {
+namespace {
+
+WeightSource in_layer(WeightSource source, const std::string& prefix) {
+  for (std::string& name : source.names) name = prefix + name;
+  return source;
+}
+
+}  // namespace
+
+Result<Experts> read_experts(const Config& config, std::string_view count_key, std::string_view used_key,
+                             std::string_view width_key) {
+  Experts e;
+  const std::pair<std::string_view, int64_t*> keys[] = {
+      {count_key, &e.count}, {used_key, &e.used}, {width_key, &e.intermediate}};
+  for (const auto& [key, field] : keys) {
+    const auto n = config.dimension(key);
+    RETURN_IF_ERROR(n);
+    *field = *n;
+  }
+  if (e.count > kMostExperts)
+    return error(Code::bad_format, "config.json: '{}' is {}, expected 1 to {}", count_key, e.count, kMostExperts);
+  if (e.used > e.count)
+    return error(Code::bad_format,
+                 "config.json: '{}' is {}, but '{}' is {}: a token cannot take more experts than there are", used_key,
+                 e.used, count_key, e.count);
+  if (e.intermediate > 1 << 22)
+    return error(Code::bad_format, "config.json: '{}' is {}, expected at most {}", width_key, e.intermediate, 1 << 22);
+  return e;
+}
+
+Value routed_experts(Builder& b, const Experts& experts, const ExpertNames& names, int layer, Value h,
+                     std::string_view activation) {
+  const std::string ours = fmt::format("layers.{}.", layer), gguf = fmt::format("blk.{}.", layer);
+  const int64_t hidden = b.type(h).last(), width = experts.intermediate;
+  const auto weight = [&](std::string name, Shape shape, WeightRole role, const WeightSource& hf,
+                          const WeightSource& g) {
+    return b.weight({.name = ours + name,
+                     .shape = std::move(shape),
+                     .role = role,
+                     .hugging_face = in_layer(hf, ours),
+                     .gguf = in_layer(g, gguf),
+                     .group = role == WeightRole::expert ? ours + "experts" : ""});
+  };
+  const auto stack = [&](std::string_view part, Shape shape, const WeightSource& hf, const WeightSource& g) {
+    shape.insert(shape.begin(), experts.count);
+    return weight(fmt::format("experts.{}", part), std::move(shape), WeightRole::expert, hf, g);
+  };
+  const Value router =
+      weight("router", {experts.count, hidden}, WeightRole::router, {names.router}, {names.gguf_router});
+  Value logits;
+  if (experts.biases)
+    logits = b.linear(
+        "router", h, router,
+        weight("router.bias", {experts.count}, WeightRole::vector, {names.router_bias}, {names.gguf_router_bias}));
+  else
+    logits = b.linear("router", h, router);
+  Attributes choice = {{"kind", experts.kind}, {"k", experts.used}};
+  if (experts.renormalise) choice.set("renormalise", int64_t{1});
+  if (experts.eps != 0) choice.set("eps", experts.eps);
+  if (experts.scale != 1) choice.set("scale", experts.scale);
+  const ExpertSources &hf = names.hugging_face, &g = names.gguf;
+  std::vector<Value> inputs = {
+      h, b.node(Op::route, "route", {logits}, choice), stack("gate", {width, hidden}, hf.gate, g.gate),
+      stack("up", {width, hidden}, hf.up, g.up), stack("down", {hidden, width}, hf.down, g.down)};
+  if (experts.biases)
+    for (const Value bias :
+         {stack("gate.bias", {width}, hf.gate_bias, g.gate_bias), stack("up.bias", {width}, hf.up_bias, g.up_bias),
+          stack("down.bias", {hidden}, hf.down_bias, g.down_bias)})
+      inputs.push_back(bias);
+  Attributes a = {{"activation", std::string(activation)}};
+  if (experts.limit != 0) a.set("limit", experts.limit);
+  if (experts.alpha != 0) a.set("alpha", experts.alpha);
+  return b.node(Op::experts, "experts", inputs, a);
+}
+
+}  // namespace onw
