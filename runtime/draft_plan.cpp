@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 namespace onw {
 namespace {
@@ -15,14 +16,14 @@ struct DraftRow {
   double chance = 0;  // that it and all before it of its draft are right
 };
 
-// By chance, those of one offer in their order.
+// By chance, the highest first; of equal ones by offer, so that the plan is the same every time.
 std::vector<DraftRow> rows_by_chance(std::span<const DraftOffer> offers, std::span<const int> most) {
   std::vector<DraftRow> rows;
   for (size_t i = 0; i < offers.size(); ++i) {
     double chance = 1;
     for (int k = 0; k < most[i]; ++k) rows.push_back({i, chance *= offers[i].chance});
   }
-  std::ranges::stable_sort(rows, std::greater(), &DraftRow::chance);
+  std::ranges::sort(rows, {}, [](const DraftRow& r) { return std::pair(-r.chance, r.offer); });
   return rows;
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace onw {
@@ -67,7 +68,7 @@ TEST(Route, sorts_like_a_whole_sort_for_every_k) {
   for (size_t k = 1; k <= 64; ++k) {
     std::vector<int32_t> ids(64);
     std::iota(ids.begin(), ids.end(), 0);
-    std::ranges::stable_sort(ids, std::greater(), [&](int32_t e) { return logits[static_cast<size_t>(e)]; });
+    std::ranges::sort(ids, {}, [&](int32_t e) { return std::pair(-logits[static_cast<size_t>(e)], e); });
     ids.resize(k);
     std::ranges::sort(ids);
     EXPECT_EQ(take({}, logits, k).ids, ids) << k;

@@ -1,6 +1,8 @@
 // What lies in a store of blobs, and what of it goes.
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "targets/openvino/blob_files.h"
 #include "targets/openvino/blob_store.h"
@@ -71,13 +73,14 @@ std::string why_unused(const BlobRecord& record, std::string_view openvino) {
 Result<std::vector<BlobItem>> BlobStore::items() const {
   const auto records = entries();
   RETURN_IF_ERROR(records);
-  std::vector<BlobItem> all;
+  std::vector<BlobItem> all, broken;
   std::set<std::string> known;
   for (const BlobRecord& record : *records) {
     known.insert(record.key);
-    all.push_back(item_of(record, folder_));
+    BlobItem item = item_of(record, folder_);
+    (item.kind == BlobItem::Kind::whole ? all : broken).push_back(std::move(item));
   }
-  std::ranges::stable_partition(all, [](const BlobItem& i) { return i.kind == BlobItem::Kind::whole; });
+  std::ranges::move(broken, std::back_inserter(all));
   std::error_code failed;
   for (auto it = fs::directory_iterator(folder_, failed); !failed && it != fs::directory_iterator();
        it.increment(failed)) {
