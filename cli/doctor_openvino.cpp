@@ -30,16 +30,23 @@ std::string device_text(const openvino::DeviceFacts& device) {
                      device.trouble.empty() ? "a small graph runs" : "no graph runs, see below");
 }
 
-// What others say, such as "Cannot load library /x/y/libz.so", without the folders: "libz.so".
-std::string without_folders(const std::string& text) {
-  constexpr std::string_view kEnds = " \t'\"`,;:()[]<>";
+// What others say, such as "Cannot load library /x/y/libz.so", without the folders: "libz.so". Folders may hold spaces,
+// so that a path in quotes ends at the quote, and another one at ": " or the end of the line: rather too much goes.
+std::string without_folders(std::string_view text) {
+  constexpr std::string_view kQuotes = "'\"`", kBefore = " \t\n'\"`,;:([<=";
   std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find_first_of(kEnds, at), text.size());
-    const std::string_view word = std::string_view(text).substr(at, end - at);
-    out += word.starts_with('/') ? word.substr(word.rfind('/') + 1) : word;
-    if (end < text.size()) out += text[end];
-    at = end + 1;
+  while (!text.empty()) {
+    size_t begin = text.find('/');
+    while (begin != text.npos && begin > 0 && kBefore.find(text[begin - 1]) == text.npos)
+      begin = text.find('/', begin + 1);
+    out += text.substr(0, begin);
+    if (begin == text.npos) break;
+    const bool quoted = begin > 0 && kQuotes.find(text[begin - 1]) != text.npos;
+    const size_t end =
+        quoted ? text.find(text[begin - 1], begin) : std::min(text.find(": ", begin), text.find('\n', begin));
+    const std::string_view path = text.substr(begin, end - begin);
+    out += path.substr(path.rfind('/') + 1);
+    text = end == text.npos ? std::string_view() : text.substr(end);
   }
   return out;
 }

@@ -251,7 +251,10 @@ EngineInfo engine_info(const Program& program, const ModelSource& source, const 
       if (job.weight->role != WeightRole::vector) formats.push_back(job.choice.format);
   for (const ExpertJob& job : experts)
     for (const ExpertPart& part : job.parts) formats.push_back(part.choice.format);
-  e.runs_on = experts.empty() ? runs_on(formats) : std::vector<std::string>{"cpu"};  // no other device has them yet
+  e.runs_on = runs_on(formats);
+  // No other device has experts and recurrent layers yet.
+  if (!experts.empty() || std::ranges::any_of(program.states, [](const auto& s) { return s.kind != StateKind::kv; }))
+    e.runs_on = {"cpu"};
   e.stop_ids = source.stop_ids();
   std::erase_if(e.stop_ids, [&](int64_t id) { return id >= program.vocabulary; });
   e.generation = source.generation();

@@ -43,6 +43,10 @@ Result<void> read_windows(const Config& config, DecoderConfig& c) {
   const auto kinds = config.strings("layer_types");
   if (!kinds.empty() && static_cast<int64_t>(kinds.size()) != c.layers)
     return error(Code::bad_format, "config.json: {} layer_types for {} layers", kinds.size(), c.layers);
+  for (const std::string& kind : kinds)
+    if (kind != "sliding_attention" && kind != "full_attention")
+      return error(Code::unsupported,
+                   "config.json: layer_types has '{}'; gpt_oss has sliding_attention and full_attention", kind);
   for (int64_t i = 0; i < c.layers; ++i) {
     const bool slides = kinds.empty() ? i % 2 == 0 : kinds[static_cast<size_t>(i)] == "sliding_attention";
     c.windows.push_back(slides ? window : 0);

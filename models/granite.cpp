@@ -71,6 +71,8 @@ Result<Program> build_granite_hybrid(const Config& config) {
   const Config dense = config.with(std::move(named));
   auto c = read_decoder_config("granitemoehybrid", dense, /*own_head_dim=*/false);
   RETURN_IF_ERROR(c);
+  if (!kinds.empty() && static_cast<int64_t>(kinds.size()) != c->layers)
+    return error(Code::bad_format, "config.json: {} layer_types for {} layers", kinds.size(), c->layers);
   if (config.integer("num_local_experts", 0) != 0) {
     auto experts = read_experts(config, "num_local_experts", "num_experts_per_tok", "intermediate_size");
     RETURN_IF_ERROR(experts);

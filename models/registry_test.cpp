@@ -276,12 +276,16 @@ TEST(GptOss, wrong_keys_are_named_and_every_other_layer_slides) {
   Json config = tiny_gpt_oss();
   config["layer_types"] = {"full_attention"};
   EXPECT_NE(build_program(config).error().message.find("1 layer_types for 2 layers"), std::string::npos);
+  config["layer_types"] = {"full_attention", "sliding_atention"};
+  EXPECT_NE(build_program(config).error().message.find("'sliding_atention'"), std::string::npos);
 }
 
 TEST(Granite, mamba_layers_are_refused_by_name_and_impossible_experts_by_key) {
   Json config = tiny("GraniteMoeHybridForCausalLM");
   config["layer_types"] = {"attention", "mamba"};
   EXPECT_NE(build_program(config).error().message.find("'mamba'"), std::string::npos);
+  config["layer_types"] = {"attention"};
+  EXPECT_NE(build_program(config).error().message.find("1 layer_types for 2 layers"), std::string::npos);
   config["layer_types"] = {"attention", "attention"};
   config["num_local_experts"] = 8;
   config["num_experts_per_tok"] = 9;

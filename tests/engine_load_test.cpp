@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelsForTheCpu, ::testing::Values("lfm2-g64", 
 
 // The ops are looked at before the device is.
 TEST_P(ModelsForTheCpu, run_there_with_the_reason_where_an_npu_was_chosen_and_are_refused_where_it_was_asked_for) {
+  EXPECT_EQ(open_model(folder_ / "model").value().folder->engine().runs_on, std::vector<std::string>{"cpu"});
   const DeviceChoice npu = {.device = "NPU", .platform = "4000", .reason = {}, .library = "nowhere.so"};
   const auto engine = load_with_standby(folder_ / "model", {.threads = 2}, npu, /*insisted=*/false);
   ASSERT_TRUE(engine) << engine.error().message;

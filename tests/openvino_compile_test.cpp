@@ -231,6 +231,17 @@ TEST_F(OpenVinoCompile, without_a_compiler_it_says_what_to_install_and_does_not_
   EXPECT_TRUE(compile(jobs(1)));
 }
 
+// What the installation lacks may be there at the next start.
+TEST_F(OpenVinoCompile, a_plugin_that_is_missing_or_does_not_load_is_told_and_not_remembered) {
+  for (const char* says : {"says=Device with \"NPU\" name is not registered in the OpenVINO Runtime",
+                           "says=Cannot load library \"/x/libopenvino_intel_npu_plugin.so\": invalid ELF header"}) {
+    told(says);
+    EXPECT_THAT(message_of_failure(jobs(1)), HasSubstr("install OpenVINO anew")) << says;
+  }
+  told("");
+  EXPECT_TRUE(compile(jobs(1)));
+}
+
 // npu-080
 TEST_F(OpenVinoCompile, a_store_that_cannot_be_written_is_no_reason_to_fail) {
   store_ = BlobStore("/proc/no/such/place");

@@ -30,12 +30,26 @@ constexpr std::string_view kNoCompiler =
     "this machine has no compiler for NPUs: install Intel's package intel-driver-compiler-npu (the NPU driver brings "
     "it) and put its libopenvino_intel_npu_compiler*.so beside OpenVINO's plugins, or compile on a PC with an NPU";
 
+// A plugin that is missing or does not load: of a package of its own, or of half an installation.
+constexpr std::string_view kNoPlugin =
+    "OpenVINO's plugin for this device is missing or does not load: install OpenVINO anew (pip install openvino, or "
+    "the "
+    "package of the plugin beside it)";
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 bool lacks_compiler(std::string_view message) {
   return message.find("libopenvino_intel_npu_compiler") != std::string_view::npos ||
          message.find("driver compiler requires a valid device") != std::string_view::npos;
 }
+
+bool lacks_plugin(std::string_view message) {
+  return message.find("is not registered in the OpenVINO Runtime") != std::string_view::npos ||
+         (message.find("Cannot load library") != std::string_view::npos && !lacks_compiler(message));
+}
+
+// What the installation lacks, not the graph: the next start may find it mended, so nothing of it is kept.
+bool is_about_the_installation(std::string_view message) { return lacks_compiler(message) || lacks_plugin(message); }
 
 bool is_about_the_disk(Code code) { return code == Code::no_space || code == Code::io; }
 
@@ -147,7 +161,8 @@ class Compiler {
       tried.push_back(std::move(blob->record));
     }
     const std::string how = how_each_ended(tried);
-    if (lacks_compiler(how)) return error(Code::unsupported, "{} ({})", kNoCompiler, how);
+    if (is_about_the_installation(how))
+      return error(Code::unsupported, "{} ({})", lacks_compiler(how) ? kNoCompiler : kNoPlugin, how);
     const BlobRecord& last = tried.back();
     return error(last.ended == Ended::out_of_memory ? Code::out_of_memory : Code::unsupported,
                  "{} for {} rows does not compile for {}: {}{}", job.segment, job.rows, setup_.platform, how,
@@ -174,7 +189,9 @@ class Compiler {
       if ((wrong && setup_.again) || !store_.verify(*record)) return std::nullopt;
       return Blob{std::move(*record)};
     }
-    if (setup_.again || !still_holds(*record, limit_seconds_, available_memory_bytes())) return std::nullopt;
+    if (setup_.again || is_about_the_installation(record->message) ||
+        !still_holds(*record, limit_seconds_, available_memory_bytes()))
+      return std::nullopt;
     return Blob{std::move(*record)};
   }
 
@@ -219,7 +236,7 @@ class Compiler {
         run(job, route, std::move(record), route.without_weights ? store_.partial_folder(key) : store_.partial(key));
     if (!ended || ended->ended != Ended::compiled) forget_partial(key);
     if (ended) {
-      if (ended->ended != Ended::compiled && lacks_compiler(ended->message)) return Blob{std::move(*ended)};
+      if (ended->ended != Ended::compiled && is_about_the_installation(ended->message)) return Blob{std::move(*ended)};
       const auto added = store_.add(*ended);
       if (added) return Blob{std::move(*ended)};
       ended = Failure(added.error());

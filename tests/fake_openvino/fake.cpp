@@ -175,7 +175,8 @@ int ov_core_compile_model(const void*, const Model* model, const char*, size_t w
       std::ofstream(mark) << "tried";
   }
   if (how == "crash") std::abort();
-  if (how == "none") return fail("Cannot load library /srv/somebody/npu/libcompiler.so: no such file");
+  if (how == "none")
+    return fail("Cannot load library \"/srv/some body/npu/libcompiler.so\": no such file in /srv/some body");
   if (how == "kill") std::raise(SIGKILL);
   if (how == "slow") std::this_thread::sleep_for(std::chrono::seconds(5));
   if (how == "oom") return fail("std::bad_alloc");
