@@ -17,8 +17,9 @@ namespace onw {
 namespace {
 
 // What the device says of itself, or what the machine says of it.
-const openvino::Platform& platform_here(const openvino::Runtime& runtime, const std::string& device) {
+const openvino::Platform& platform_here(const openvino::Runtime& runtime, const std::string& device, bool stand_in) {
   if (device != "NPU") return *openvino::find_platform(device);
+  if (stand_in) return openvino::npu_platform(openvino::kStandInArchitecture, openvino::look_at_npu().name);
   return openvino::npu_platform(runtime.property(device, "DEVICE_ARCHITECTURE").value_or(""),
                                 openvino::look_at_npu().name);
 }
@@ -42,7 +43,7 @@ Result<CompiledAhead> for_device_here(const std::filesystem::path& model_folder,
   }
   if (!stand_in) RETURN_IF_ERROR(require_device(runtime, options.device));
   const DeviceChoice choice{.device = options.device,
-                            .platform = std::string(platform_here(runtime, options.device).name),
+                            .platform = std::string(platform_here(runtime, options.device, stand_in).name),
                             .reason = {},
                             .library = library,
                             .stand_in = stand_in};

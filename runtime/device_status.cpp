@@ -30,7 +30,9 @@ namespace {
 std::string who_computed(const DeviceReport& r) {
   const std::string fused =
       r.fused_tokens > 0 ? fmt::format(", attention inside its graphs up to {} tokens", r.fused_tokens) : "";
-  if (r.device_steps > 0 && r.standby_steps == 0) return fmt::format("on the {}{}", r.device, fused);
+  const bool stopped_before = r.state == DeviceState::ready && r.device_steps == 0;  // whose step would have come
+  if ((r.device_steps > 0 || stopped_before) && r.standby_steps == 0)
+    return fmt::format("on the {}{}", r.device, fused);
   if (r.device_steps > 0)
     return fmt::format("{} step{} on the CPU, {} on the {}{}", r.standby_steps, r.standby_steps == 1 ? "" : "s",
                        r.device_steps, r.device, fused);

@@ -105,6 +105,8 @@ TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
   EXPECT_EQ(describe(since(before, pair_->report())), "on the NPU");
   EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready, .device_steps = 1, .fused_tokens = 2048}),
             "on the NPU, attention inside its graphs up to 2048 tokens");
+  EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready}), "on the NPU") << "stopped before its first step";
+  EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready, .standby_steps = 1}), "on the CPU");
   EXPECT_THAT(notices(), HasSubstr("The NPU is ready"));
 }
 

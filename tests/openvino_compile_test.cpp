@@ -231,6 +231,19 @@ TEST_F(OpenVinoCompile, without_a_compiler_it_says_what_to_install_and_does_not_
   EXPECT_TRUE(compile(jobs(1)));
 }
 
+TEST_F(OpenVinoCompile, a_folder_in_the_place_of_a_record_makes_way) {
+  const auto blobs = compile(jobs(1));
+  ASSERT_TRUE(blobs) << blobs.error().message;
+  const auto record = folder_ / "blobs" / ((*blobs)[0].record.key + ".json");
+  ASSERT_TRUE(std::filesystem::remove(record));
+  std::filesystem::create_directory(record);
+  int compiled = 0;
+  const auto again = compile(jobs(1), &compiled);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(compiled, 1);
+  EXPECT_TRUE(std::filesystem::is_regular_file(record));
+}
+
 // What the installation lacks may be there at the next start.
 TEST_F(OpenVinoCompile, a_plugin_that_is_missing_or_does_not_load_is_told_and_not_remembered) {
   for (const char* says : {"says=Device with \"NPU\" name is not registered in the OpenVINO Runtime",

@@ -251,7 +251,9 @@ Result<void> BlobStore::add(const BlobRecord& record) const {
   } else if (record.ended == Ended::compiled) {
     RETURN_IF_ERROR(rename_durably(partial(record.key), file(record.key, kBlob)));
   }
-  return write_file_atomically(file(record.key, kRecord), dump_json(to_json(record)));
+  const fs::path path = file(record.key, kRecord);
+  if (std::error_code failed; fs::is_directory(path, failed)) fs::remove_all(path, failed);  // nothing of ours
+  return write_file_atomically(path, dump_json(to_json(record)));
 }
 
 Result<void> BlobStore::note_self_check(const std::string& key, const BlobCheck& check) const {

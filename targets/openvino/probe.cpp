@@ -107,10 +107,9 @@ Result<Probe> probe(const std::filesystem::path& library, const ProbeOptions& op
   RETURN_IF_ERROR(answer);
   auto found = parse(*answer);
   RETURN_IF_ERROR(found);
-  // No enumeration shows what stands in; it is taken for the generation that most formats are native to.
   const bool stands_in = stands_in_for_npu() && std::string_view("NPU").starts_with(options.only);
   if (stands_in && std::ranges::find(found->devices, "NPU", &DeviceFacts::name) == found->devices.end())
-    found->devices.push_back({.name = "NPU", .facts = {{"DEVICE_ARCHITECTURE", "4000"}}, .trouble = {}});
+    found->devices.push_back({.name = "NPU", .facts = {{"DEVICE_ARCHITECTURE", kStandInArchitecture}}, .trouble = {}});
   std::erase_if(found->devices, [&](const DeviceFacts& device) { return !device.name.starts_with(options.only); });
   for (DeviceFacts& device : found->devices)
     if (const auto ran = ask_child(options, {library.string(), device.name}); !ran)

@@ -10,6 +10,8 @@ namespace onw::openvino {
 bool stands_in_for_npu();
 // The same. Errors: usage, for another value than CPU.
 Result<bool> npu_stand_in();
+// No enumeration shows what stands in; it is taken for the generation that most formats are native to.
+inline constexpr const char* kStandInArchitecture = "4000";
 // With which properties the plugin does so.
 Properties stand_in_properties();
 // The properties of the CPU device itself, which are not handed on: FP32, and activations quantised by groups or not.

@@ -166,6 +166,7 @@ class Compile(Folder):
         self.assertIn("attention.1024", done.stdout)
         self.assertIn("All of them load", done.stderr)
         self.assertIn("ONW_NPU_STAND_IN: these are for OpenVINO's CPU device", done.stderr)
+        self.assertNotIn(" 5010", onw("list", "--cache", **self.words()).stdout)  # serving takes it for a 4000
         # What serving wants is there.
         words = self.words("compile=crash", ONW_NPU_STAND_IN="CPU")
         self.assertEqual(onw("compile", "tiny", **words).returncode, 0)
