@@ -56,8 +56,8 @@ TEST(ResidentPlan, a_deep_model_stays_within_the_budget_and_decoding_comes_first
 TEST(ResidentPlan, for_every_depth_the_budget_holds) {
   for (const Platform& p : all_platforms())
     for (int layers = 1; layers < 120; ++layers) {
-      const auto plan =
-          plan_resident(p, {.segments = layers + 1, .attentions = layers, .weight_bytes = layers * 100'000'000});
+      const int64_t bytes = int64_t{layers} * 100'000'000;
+      const auto plan = plan_resident(p, {.segments = layers + 1, .attentions = layers, .weight_bytes = bytes});
       ASSERT_TRUE(plan) << p.name;
       EXPECT_GE(plan->fused_layers * plan->fused_graphs, p.fuses ? layers : 0) << p.name;
       if (p.requests > 0) EXPECT_LE(plan->requests(), p.requests) << p.name << ", " << layers << " layers";
