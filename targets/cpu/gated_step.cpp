@@ -8,16 +8,6 @@
 
 namespace onw::cpu {
 
-namespace {
-
-constexpr int64_t kBlockRows = 128;
-constexpr int64_t kBlockOutputs = 128;   // a multiple of every group
-constexpr int64_t kFewRows = 16;         // reading weights is the work: smaller tasks share it better
-constexpr int64_t kFewRowsOutputs = 32;  // at least
-constexpr int64_t kThreadFloats = kBlockRows * 2 * kBlockOutputs;
-
-}  // namespace
-
 struct GatedWork {
   AlignedBytes memory;
 };

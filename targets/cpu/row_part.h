@@ -1,9 +1,16 @@
-// Some of the rows of a quantised value, where they lie.
+// How rows and outputs of gated products are cut into tasks, and some of the rows of a quantised value, where they lie.
 #pragma once
 
 #include "kernels/rows.h"
 
 namespace onw::cpu {
+
+// How the products of gate and up, and what follows them, are cut into tasks.
+inline constexpr int64_t kBlockRows = 128;
+inline constexpr int64_t kBlockOutputs = 128;   // a multiple of every group
+inline constexpr int64_t kFewRows = 16;         // reading weights is the work: smaller tasks share it better
+inline constexpr int64_t kFewRowsOutputs = 32;  // at least
+inline constexpr int64_t kThreadFloats = kBlockRows * 2 * kBlockOutputs;
 
 // Rows [first, first + rows).
 inline QuantizedRows row_part(const QuantizedRows& all, int64_t first, int64_t rows) {
