@@ -17,24 +17,16 @@ import argparse
 import json
 import math
 import shutil
-import signal
-import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import torch
 import transformers
-from tokenizers import ByteLevelBPETokenizer
+
+from small_training import Job, Rows, held_out_loss, make_tokenizer, row_loss, say, token_ids, train
 
 VOCABULARY = 8192
-END = "<|endoftext|>"  # id 0; between books, never asked for
 ROW_TOKENS = 512
 BATCH_ROWS = 4
-WARM_UP_STEPS = 60
-FALL = 0.2  # of the training, at its end
-BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
-REPORT_SECONDS = 10
 
 # Widths are multiples of 256, so that every format and group applies.
 SHAPES = {
@@ -47,111 +39,12 @@ SHAPES = {
 }
 
 
-def say(line):
-    print(line, file=sys.stderr, flush=True)
-
-
-def make_tokenizer(text, folder):
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train(str(text), vocab_size=VOCABULARY, special_tokens=[END], show_progress=False)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer, eos_token=END, bos_token=END)
-    fast.save_pretrained(folder)
-    return tokenizer
-
-
-def token_ids(tokenizer, path):
-    """All ids of a text; books (divided by an empty line) with END between them."""
-    ids = []
-    for book in path.read_text(encoding="utf-8").split("\n\n"):
-        ids += tokenizer.encode(book).ids + [0]
-    return np.array(ids, dtype=np.int32)
-
-
 def make_model(shape):
     values = dict(SHAPES[shape])
     config_class = getattr(transformers, values.pop("config"))
     rate = values.pop("learning_rate")
     config = config_class(vocab_size=VOCABULARY, max_position_embeddings=ROW_TOKENS, bos_token_id=0, eos_token_id=0, **values)
     return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32), rate
-
-
-class Rows:
-    """Rows of ROW_TOKENS ids at random places, each place once an epoch."""
-
-    def __init__(self, ids, seed):
-        self.ids, self.random, self.order = ids, np.random.default_rng(seed), np.array([], dtype=np.int64)
-
-    def batch(self):
-        while len(self.order) < BATCH_ROWS:
-            starts = np.arange(self.random.integers(ROW_TOKENS), len(self.ids) - ROW_TOKENS, ROW_TOKENS)
-            self.order = np.concatenate([self.order, self.random.permutation(starts)])
-        starts, self.order = self.order[:BATCH_ROWS], self.order[BATCH_ROWS:]
-        return torch.from_numpy(np.stack([self.ids[s:s + ROW_TOKENS] for s in starts]).astype(np.int64))
-
-
-def loss_of(model, ids):
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
-
-
-def held_out_loss(model, ids, rows=64):
-    model.eval()
-    whole = torch.from_numpy(ids[:len(ids) // ROW_TOKENS * ROW_TOKENS].astype(np.int64)).view(-1, ROW_TOKENS)
-    with torch.no_grad():
-        losses = [loss_of(model, row[None]).item() for row in whole[:: max(1, len(whole) // rows)]]
-    return sum(losses) / len(losses)
-
-
-def optimiser(model, rate):
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    return torch.optim.AdamW([{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
-                             lr=rate, betas=BETAS, fused=True)
-
-
-class Schedule:
-    """How much is done (0 to 1), by steps or by the processor's time, and the rate that belongs to it."""
-
-    def __init__(self, options):
-        self.steps, self.seconds = options.steps, 60 * options.minutes * torch.get_num_threads()
-        self.began, self.step, self.end = time.process_time(), 0, 1.0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self.hurry())
-
-    def share(self):
-        return self.step / self.steps if self.steps else (time.process_time() - self.began) / self.seconds
-
-    def hurry(self):
-        self.end = min(self.end, self.share() / (1 - FALL))
-        say("interrupted: the rate falls from here")
-
-    def done(self):
-        return self.share() / self.end
-
-    def rate(self):
-        return min(1.0, (self.step + 1) / WARM_UP_STEPS, max(0.0, 1 - self.done()) / FALL)
-
-
-def train(model, rate, rows, options):
-    optimise, schedule = optimiser(model, rate), Schedule(options)
-    began, told, smooth = time.monotonic(), 0.0, None
-    model.train()
-    while schedule.done() < 1:
-        for group in optimise.param_groups:
-            group["lr"] = rate * schedule.rate()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = loss_of(model, rows.batch())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimise.step()
-        optimise.zero_grad(set_to_none=True)
-        schedule.step += 1
-        smooth = loss.item() if smooth is None else 0.95 * smooth + 0.05 * loss.item()
-        if time.monotonic() - told >= REPORT_SECONDS:
-            told = time.monotonic()
-            speed = schedule.step * BATCH_ROWS * ROW_TOKENS / (told - began)
-            say(f"step {schedule.step}, {100 * schedule.done():.0f} %: loss {smooth:.3f}, {speed:.0f} tokens/s")
-    return schedule.step
 
 
 def main():
@@ -166,14 +59,15 @@ def main():
     torch.manual_seed(options.seed)
     options.out.mkdir(parents=True, exist_ok=True)
 
-    tokenizer = make_tokenizer(options.text / "train.txt", options.out)
+    tokenizer = make_tokenizer(options.text / "train.txt", options.out, VOCABULARY)
     ids = token_ids(tokenizer, options.text / "train.txt")
     held_out = token_ids(tokenizer, options.text / "held_out.txt")
     model, rate = make_model(options.shape)
     say(f"{options.shape}: {sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters, {len(ids) / 1e6:.2f} M tokens")
 
-    steps = train(model, rate, Rows(ids, options.seed), options)
-    loss = held_out_loss(model, held_out)
+    steps = train(Job(torch.nn.ModuleList([model]), lambda ids: {"loss": (1.0, row_loss(model, ids))},
+                      Rows(ids, options.seed, BATCH_ROWS, ROW_TOKENS), rate, options.steps, options.minutes))
+    loss = held_out_loss(model, held_out, ROW_TOKENS)
     model.save_pretrained(options.out)
     shutil.copy(options.text / "held_out.txt", options.out / "held_out.txt")
     summary = {"shape": options.shape, "seed": options.seed, "steps": steps, "tokens": steps * BATCH_ROWS * ROW_TOKENS,
