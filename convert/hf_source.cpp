@@ -41,7 +41,10 @@ Result<json> optional_json(const fs::path& path) {
   return root;
 }
 
+// tie_embedding, which LFM2 has, goes before tie_word_embeddings, as in transformers.
 Result<std::optional<bool>> tie_in(const json& config, std::string_view where) {
+  const auto own = read_bool(config, "tie_embedding", where);
+  if (!own || *own) return own;
   if (const json* text = find_object(config, "text_config")) {
     const auto tied = read_bool(*text, "tie_word_embeddings", where);
     if (!tied || *tied) return tied;
@@ -196,7 +199,7 @@ class HuggingFaceSource final : public ModelSource {
           "model cannot generate text; else download the model again",
           path().string());
     const bool tied = said->value_or(!has_head);
-    if (*said == tied) return {};
+    if (*said == tied && !config_.contains("tie_embedding")) return {};
     config_["tie_word_embeddings"] = tied;
     return {};
   }

@@ -15,7 +15,8 @@ int64_t product(std::span<const int64_t> shape) {
 
 // A fused tensor holds ours as one of several equal parts.
 bool fits(const SourceTensor& t, const WeightDecl& w, const WeightSource& from) {
-  if (w.shape.size() == 1 && from.begin == 0 && product(t.shape) == w.shape[0]) return true;
+  const bool vector = w.shape.size() == 1 || w.shape[0] == 1;  // one row may be written as one
+  if (vector && from.begin == 0 && product(t.shape) == product(w.shape)) return true;
   const int64_t outputs = w.shape[0], inputs = w.shape.size() > 1 ? w.shape[1] : 1;
   if (from.fold == Fold::head_half && t.rows() != 2 * outputs) return false;
   return t.columns() == inputs && from.begin + outputs <= t.rows() && t.rows() % outputs == 0;

@@ -75,6 +75,8 @@ Result<bool> take_stack(const ModelSource& source, const std::string& name, Expe
   std::vector<int64_t> wanted = part.weight->shape;
   const size_t rows = from.transposed ? 2 : 1;
   if (from.transposed) std::swap(wanted[1], wanted[2]);
+  if (from.step == 1 && t.shape.size() == wanted.size() && t.shape[rows] == wanted[rows])
+    from.begin = 0;  // a stack of its own, where others have gates over ups
   const int64_t last = from.begin + (wanted[rows] - 1) * from.step;  // of our rows
   if (t.shape.size() == wanted.size() && t.shape[rows] > last) wanted[rows] = t.shape[rows];
   RETURN_IF_ERROR(check_shape(t, wanted, part));
@@ -127,6 +129,15 @@ Result<void> check_job(const ExpertJob& job) {
                    "{}: '{}' has {} rows for each expert, config.json makes it {}. The files do not belong together: "
                    "download them again",
                    t.file.string(), t.name, t.shape[p.from.transposed ? 1 : 0], taken[t.name]);
+  const auto same_rows = [](const ExpertPart& a, const ExpertPart& b) {
+    return a.tensors.front().name == b.tensors.front().name && a.from.begin == b.from.begin;
+  };
+  for (size_t i = 1; i < job.parts.size(); ++i)
+    if (const ExpertPart& p = job.parts[i]; same_rows(p, job.parts[i - 1]))
+      return error(Code::bad_format,
+                   "{}: '{}' has {} rows for each expert, config.json makes it {}. The files do not belong together: "
+                   "download them again",
+                   p.tensors.front().file.string(), p.tensors.front().name, p.one.shape[0], 2 * p.one.shape[0]);
   const ExpertPart* first = nullptr;
   for (const ExpertPart& p : job.parts) {
     if (!p.weight->name.ends_with(".gate") && !p.weight->name.ends_with(".up")) continue;

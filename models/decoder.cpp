@@ -147,8 +147,9 @@ Value DecoderBlock::attention(Value h) {
 Value DecoderBlock::mlp(Value h, std::string_view fused_hf, std::string_view down_hf) {
   Value gate, up;
   if (fused_hf.empty()) {
-    gate = project("gate_proj", h, "mlp.gate", c_.intermediate, c_.names.gate, "ffn_gate", c_.mlp_bias, "mlp.gate_up");
-    up = project("up_proj", h, "mlp.up", c_.intermediate, c_.names.up, "ffn_up", c_.mlp_bias, "mlp.gate_up");
+    gate = project("gate_proj", h, "mlp.gate", c_.intermediate, c_.names.gate, c_.names.gguf_gate, c_.mlp_bias,
+                   "mlp.gate_up");
+    up = project("up_proj", h, "mlp.up", c_.intermediate, c_.names.up, c_.names.gguf_up, c_.mlp_bias, "mlp.gate_up");
   } else {
     const Shape shape = {c_.intermediate, b_.type(h).last()};
     const std::string fused = fmt::format("{}.weight", fused_hf);
@@ -157,8 +158,8 @@ Value DecoderBlock::mlp(Value h, std::string_view fused_hf, std::string_view dow
                    matrix("mlp.up", shape, {{fused}, Fold::none, c_.intermediate}, "ffn_up.weight", "mlp.gate_up"));
   }
   const Value inner = b_.gated("gated", gate, up, c_.activation);
-  return project("down_proj", inner, "mlp.down", c_.hidden, down_hf.empty() ? c_.names.down : down_hf, "ffn_down",
-                 c_.mlp_bias, "");
+  return project("down_proj", inner, "mlp.down", c_.hidden, down_hf.empty() ? c_.names.down : down_hf,
+                 c_.names.gguf_down, c_.mlp_bias, "");
 }
 
 Value DecoderBlock::residual(std::string_view step, Value x, Value y) {

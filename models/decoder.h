@@ -23,6 +23,7 @@ struct DecoderNames {
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
   std::string_view last_norm = "norm";
   std::string_view gguf_mlp_norm = "ffn_norm", gguf_last_norm = "output_norm";
+  std::string_view gguf_gate = "ffn_gate", gguf_up = "ffn_up", gguf_down = "ffn_down";
 };
 
 // A gated delta rule's sizes (models/gated_delta.h).
@@ -63,7 +64,7 @@ struct DecoderConfig {
   Experts experts;
   std::vector<bool> expert_layers;  // which layers have them in place of the MLP
 
-  bool has_experts(int layer) const { return expert_layers[static_cast<size_t>(layer)]; }
+  bool has_experts(int layer) const { return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)]; }
   int64_t window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[static_cast<size_t>(layer)]; }
   std::string_view rope(int layer) const {

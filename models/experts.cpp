@@ -1,5 +1,8 @@
 #include "models/experts.h"
 
+#include <nlohmann/json.hpp>
+
+#include "graph/json.h"
 #include "graph/ops.h"
 #include "graph/shape_rules.h"
 
@@ -34,6 +37,51 @@ Result<Experts> read_experts(const Config& config, std::string_view count_key, s
   return e;
 }
 
+ExpertNames stacked_or_single(const Experts& experts, const std::string& prefix,
+                              const std::array<std::string_view, 3>& single) {
+  const std::string fused = prefix + "gate_up_proj", gguf = "ffn_gate_up_exps.weight";
+  const auto one = [&](size_t i) { return fmt::format("{}{{e}}.{}.weight", prefix, single[i]); };
+  ExpertNames names = {.hugging_face = {.gate = {{one(0), fused}},
+                                        .up = {{one(1), fused}, Fold::none, experts.intermediate},
+                                        .down = {{one(2), prefix + "down_proj"}}}};
+  names.gguf.gate.names.push_back(gguf);
+  names.gguf.up = {{names.gguf.up.names.front(), gguf}, Fold::none, experts.intermediate};
+  return names;
+}
+
+Json with_mlp_width(const Json& metadata, std::string_view arch) {
+  const std::string width = fmt::format("{}.feed_forward_length", arch);
+  const std::string experts = fmt::format("{}.expert_feed_forward_length", arch);
+  Json m = metadata;
+  if (!m.contains(width) && m.contains(experts)) m[width] = m[experts];
+  return m;
+}
+
+Result<void> experts_from_gguf(const Json& metadata, std::string_view arch, const char* count_key,
+                               const char* width_key, Json& c) {
+  for (const auto& [from, to] :
+       {std::pair{"expert_count", count_key}, std::pair{"expert_used_count", "num_experts_per_tok"},
+        std::pair{"expert_feed_forward_length", width_key}}) {
+    const std::string key = fmt::format("{}.{}", arch, from);
+    if (!metadata.contains(key)) return error(Code::bad_format, "the GGUF file has no '{}'", key);
+    const auto n = find_int(metadata, key);
+    if (!n || *n < 1)
+      return error(Code::bad_format, "the GGUF file's '{}' is {}, expected a whole number from 1 on", key,
+                   dump_json(metadata[key], -1).substr(0, 40));
+    c[to] = *n;
+  }
+  const auto count = find_int(c, count_key), used = find_int(c, "num_experts_per_tok");
+  if (*count > kMostExperts)
+    return error(Code::bad_format, "the GGUF file's '{}.expert_count' is {}, expected 1 to {}", arch, *count,
+                 kMostExperts);
+  if (*used > *count)
+    return error(Code::bad_format,
+                 "the GGUF file's '{0}.expert_used_count' is {1}, but '{0}.expert_count' is {2}: a token cannot take "
+                 "more experts than there are",
+                 arch, *used, *count);
+  return {};
+}
+
 Value routed_experts(Builder& b, const Experts& experts, const ExpertNames& names, int layer, Value h,
                      std::string_view activation) {
   const std::string ours = fmt::format("layers.{}.", layer), gguf = fmt::format("blk.{}.", layer);
@@ -64,9 +112,13 @@ Value routed_experts(Builder& b, const Experts& experts, const ExpertNames& name
   if (experts.renormalise) choice.set("renormalise", int64_t{1});
   if (experts.eps != 0) choice.set("eps", experts.eps);
   if (experts.scale != 1) choice.set("scale", experts.scale);
+  std::vector<Value> scored = {logits};
+  if (experts.choice_bias)
+    scored.push_back(weight("router.choice_bias", {experts.count}, WeightRole::vector, {names.choice_bias},
+                            {names.gguf_choice_bias}));
   const ExpertSources &hf = names.hugging_face, &g = names.gguf;
   std::vector<Value> inputs = {
-      h, b.node(Op::route, "route", {logits}, choice), stack("gate", {width, hidden}, hf.gate, g.gate),
+      h, b.node(Op::route, "route", scored, choice), stack("gate", {width, hidden}, hf.gate, g.gate),
       stack("up", {width, hidden}, hf.up, g.up), stack("down", {hidden, width}, hf.down, g.down)};
   if (experts.biases)
     for (const Value bias :

@@ -1,6 +1,7 @@
 // Mixtures of experts in place of a gated MLP: what families have in common.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Experts {
   double eps = 0;  // of renormalise
   double scale = 1;
   bool biases = false;          // of the router and of every expert's three products
+  bool choice_bias = false;     // added to the scores to choose by, not to the weights
   double limit = 0, alpha = 0;  // of swiglu_clamped
 };
 
@@ -36,13 +38,29 @@ struct ExpertNames {
   std::vector<std::string> router;  // alternatives: "mlp.gate.weight"
   ExpertSources hugging_face;
   std::vector<std::string> router_bias = {};
+  std::vector<std::string> choice_bias = {}, gguf_choice_bias = {"exp_probs_b.bias"};
   std::vector<std::string> gguf_router = {"ffn_gate_inp.weight"}, gguf_router_bias = {"ffn_gate_inp.bias"};
   ExpertSources gguf = {{{"ffn_gate_exps.weight"}}, {{"ffn_up_exps.weight"}}, {{"ffn_down_exps.weight"}},
                         {{"ffn_gate_exps.bias"}},   {{"ffn_up_exps.bias"}},   {{"ffn_down_exps.bias"}}};
 };
 
+// Names of experts under `prefix` ("mlp.experts.") as Hugging Face writes them: one tensor an expert, its gate, up and
+// down called `single` ("gate_proj"), or one stack a layer with gates over ups. GGUF files may have that stack as well.
+ExpertNames stacked_or_single(const Experts& experts, const std::string& prefix,
+                              const std::array<std::string_view, 3>& single);
+
+// The metadata of a GGUF file "<arch>.…" with a width of an MLP, which files whose layers all have experts may leave
+// out.
+Json with_mlp_width(const Json& metadata, std::string_view arch);
+
+// Counts and width of its experts into the config.json `c`, under `count_key`, "num_experts_per_tok" and `width_key`.
+// Errors: bad_format, naming the key of the file: missing, not a positive number, more experts used than there are.
+Result<void> experts_from_gguf(const Json& metadata, std::string_view arch, const char* count_key,
+                               const char* width_key, Json& c);
+
 // h [S, hidden] -> [S, hidden]: the router's logits, its choice, the experts and their weighted sum. Weights are
-// "layers.N.router" and "layers.N.experts.gate", ".up" and ".down", biases the same with ".bias".
+// "layers.N.router" and "layers.N.experts.gate", ".up" and ".down", biases the same with ".bias", and
+// "layers.N.router.choice_bias".
 Value routed_experts(Builder& b, const Experts& experts, const ExpertNames& names, int layer, Value h,
                      std::string_view activation);
 

@@ -22,7 +22,11 @@ Result<Program> build_gemma3(const Config& config);
 Result<Json> gemma3_config_from_gguf(const Json& metadata);
 Result<Program> build_lfm2(const Config& config);
 Result<Json> lfm2_config_from_gguf(const Json& metadata);
+Result<Program> build_lfm2_moe(const Config& config);
+Result<Json> lfm2_moe_config_from_gguf(const Json& metadata);
 Result<Program> build_qwen3_5(const Config& config);
 Result<Json> qwen3_5_config_from_gguf(const Json& metadata);
+Result<Program> build_qwen3_5_moe(const Config& config);
+Result<Json> qwen3_5_moe_config_from_gguf(const Json& metadata);
 
 }  // namespace onw

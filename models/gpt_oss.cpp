@@ -81,17 +81,9 @@ Result<Program> build_gpt_oss(const Config& config) {
 
 // Such files do not say how YaRN's ends are rounded (they are not), nor which layers slide (those with even numbers).
 Result<Json> gpt_oss_config_from_gguf(const Json& m) {
-  Json with_width = m;
-  if (!m.contains("gpt-oss.feed_forward_length") && m.contains("gpt-oss.expert_feed_forward_length"))
-    with_width["gpt-oss.feed_forward_length"] = m["gpt-oss.expert_feed_forward_length"];
-  auto c = decoder_config_from_gguf(with_width, "gpt-oss", "gpt_oss", "GptOssForCausalLM");
+  auto c = decoder_config_from_gguf(with_mlp_width(m, "gpt-oss"), "gpt-oss", "gpt_oss", "GptOssForCausalLM");
   RETURN_IF_ERROR(c);
-  for (const auto& [from, to] : {std::pair{"gpt-oss.expert_count", "num_local_experts"},
-                                 std::pair{"gpt-oss.expert_used_count", "num_experts_per_tok"},
-                                 std::pair{"gpt-oss.expert_feed_forward_length", "intermediate_size"}}) {
-    if (!m.contains(from)) return error(Code::bad_format, "the GGUF file has no '{}'", from);
-    (*c)[to] = m[from];
-  }
+  RETURN_IF_ERROR(experts_from_gguf(m, "gpt-oss", "num_local_experts", "intermediate_size", *c));
   if (c->contains("rope_scaling")) (*c)["rope_scaling"]["truncate"] = false;
   return c;
 }

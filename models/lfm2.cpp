@@ -1,4 +1,6 @@
 // LFM2: short gated convolutions, and attention with normed queries and keys in some layers (transformers models/lfm2).
+#include "models/lfm2.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -33,34 +35,26 @@ Value short_conv(Builder& b, const DecoderConfig& c, int layer, Value h) {
                        "conv.out_proj", "shortconv.out_proj", c.conv_bias, "");
 }
 
-Value block(Builder& b, const DecoderConfig& c, int layer, Value x) {
-  const Scope scope(b, layer);
-  DecoderBlock words(b, c, layer);
-  const Value h = words.norm("mixer_norm", x, "attn_norm", c.names.mixer_norm, "attn_norm");
-  x = words.residual("mixer_add", x,
-                     c.mixer(layer) == Mixer::short_conv ? short_conv(b, c, layer, h) : words.attention(h));
-  return words.residual("mlp_add", x,
-                        words.mlp(words.norm("mlp_norm", x, "mlp_norm", c.names.mlp_norm, c.names.gguf_mlp_norm)));
-}
-
-// Keys of older configs, and what the rule of the MLP's width makes of intermediate_size.
-Json with_common_keys(const Config& config) {
+// The MLP's width by the rule of transformers' Lfm2Config: block_ff_dim goes before intermediate_size.
+Result<Json> with_mlp_width_of_rule(const Config& config) {
   Json j = config.json();
-  for (const auto& [old, key] : {std::pair{"block_dim", "hidden_size"}, std::pair{"num_heads", "num_attention_heads"},
-                                 std::pair{"block_ff_dim", "intermediate_size"},
-                                 std::pair{"block_norm_eps", "norm_eps"}, std::pair{"theta", "rope_theta"}})
-    if (j.contains(old) && !j.contains(key)) j[key] = j[old];
-  if (config.boolean("block_auto_adjust_ff_dim", true)) {
-    const Config now = config.with(j);
-    int64_t width = now.integer("intermediate_size", 0);
-    if (width < 1 || width > 1 << 22) return j;  // refused by who reads it
-    width = 2 * width / 3;
-    const bool rounded = !j.contains("block_ffn_dim_multiplier") || !j["block_ffn_dim_multiplier"].is_null();
-    if (const double factor = now.number("block_ffn_dim_multiplier", 1); factor > 0 && factor < 1024)
-      width = static_cast<int64_t>(factor * static_cast<double>(width));
-    const int64_t multiple = std::clamp<int64_t>(now.integer("block_multiple_of", 256), 1, 1 << 20);
-    j["intermediate_size"] = rounded ? (width + multiple - 1) / multiple * multiple : width;
-  }
+  const char* key = config.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  const auto width = config.dimension(key);
+  RETURN_IF_ERROR(width);
+  if (*width > 1 << 22)
+    return error(Code::bad_format, "config.json: '{}' is {}, expected at most {}", key, *width, 1 << 22);
+  j["intermediate_size"] = *width;
+  if (!config.boolean("block_auto_adjust_ff_dim", true)) return j;
+  const double factor = config.number("block_ffn_dim_multiplier", 1);
+  const int64_t multiple = config.integer("block_multiple_of", 256);
+  if (!(factor > 0 && factor <= 1024))
+    return error(Code::bad_format,
+                 "config.json: 'block_ffn_dim_multiplier' is {}, expected more than 0 and at most 1024", factor);
+  if (multiple < 1 || multiple > 1 << 20)
+    return error(Code::bad_format, "config.json: 'block_multiple_of' is {}, expected 1 to {}", multiple, 1 << 20);
+  const auto adjusted = static_cast<int64_t>(factor * static_cast<double>(2 * *width / 3));
+  const bool rounded = !j.contains("block_ffn_dim_multiplier") || !j["block_ffn_dim_multiplier"].is_null();
+  j["intermediate_size"] = rounded ? (adjusted + multiple - 1) / multiple * multiple : adjusted;
   return j;
 }
 
@@ -76,9 +70,18 @@ std::vector<std::string> layer_kinds(const Config& config, int64_t layers) {
 
 }  // namespace
 
-Result<Program> build_lfm2(const Config& published) {
-  const Config config = published.with(with_common_keys(published));
-  auto c = read_decoder_config("lfm2", config, /*own_head_dim=*/false);
+Value lfm2_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
+  const Scope scope(b, layer);
+  DecoderBlock words(b, c, layer);
+  const Value h = words.norm("mixer_norm", x, "attn_norm", c.names.mixer_norm, "attn_norm");
+  x = words.residual("mixer_add", x,
+                     c.mixer(layer) == Mixer::short_conv ? short_conv(b, c, layer, h) : words.attention(h));
+  const Value f = words.norm("mlp_norm", x, "mlp_norm", c.names.mlp_norm, c.names.gguf_mlp_norm);
+  return words.residual("mlp_add", x, c.has_experts(layer) ? lfm2_experts(b, c, layer, f) : words.mlp(f));
+}
+
+Result<DecoderConfig> read_lfm2_config(std::string_view family, const Config& config) {
+  auto c = read_decoder_config(family, config, /*own_head_dim=*/false);
   RETURN_IF_ERROR(c);
   c->norm_eps = config.number("norm_eps", 1e-5);
   c->qk_norm = true;
@@ -102,25 +105,39 @@ Result<Program> build_lfm2(const Config& published) {
   auto rope = config.rope("rope", "", c->head_dim, 1e6);
   RETURN_IF_ERROR(rope);
   c->ropes = {std::move(*rope)};
-  return decoder_program(*c, block);
+  return c;
+}
+
+Result<Program> build_lfm2(const Config& published) {
+  auto fields = with_mlp_width_of_rule(published);
+  RETURN_IF_ERROR(fields);
+  const auto c = read_lfm2_config("lfm2", published.with(std::move(*fields)));
+  RETURN_IF_ERROR(c);
+  return decoder_program(*c, lfm2_block);
 }
 
 // Key heads by layer, 0 where there is a convolution; the MLP's width as it is.
-Result<Json> lfm2_config_from_gguf(const Json& metadata) {
-  constexpr const char* kHeads = "lfm2.attention.head_count_kv";
+Result<Json> lfm2_config_from_gguf_keys(const Json& metadata, std::string_view arch, std::string_view model_type,
+                                        std::string_view architecture) {
+  const std::string heads_key = fmt::format("{}.attention.head_count_kv", arch);
   Json m = metadata;
-  const std::vector<int64_t> by_layer = find_ints(metadata, kHeads);
+  const std::vector<int64_t> by_layer = find_ints(metadata, heads_key);
   if (by_layer.empty() || std::ranges::max(by_layer) < 1)
-    return error(Code::bad_format, "the GGUF file's '{}' does not tell the key heads of each layer", kHeads);
-  m[kHeads] = std::ranges::max(by_layer);
-  auto c = decoder_config_from_gguf(m, "lfm2", "lfm2", "Lfm2ForCausalLM");
+    return error(Code::bad_format, "the GGUF file's '{}' does not tell the key heads of each layer", heads_key);
+  m[heads_key] = std::ranges::max(by_layer);
+  auto c = decoder_config_from_gguf(m, arch, model_type, architecture);
   RETURN_IF_ERROR(c);
   Json kinds = Json::array();
   for (const int64_t heads : by_layer) kinds.push_back(heads == 0 ? "conv" : "full_attention");
   (*c)["layer_types"] = std::move(kinds);
   (*c)["norm_eps"] = (*c)["rms_norm_eps"];
-  (*c)["conv_L_cache"] = find_int(m, "lfm2.shortconv.l_cache").value_or(3);
-  (*c)["block_auto_adjust_ff_dim"] = false;
+  (*c)["conv_L_cache"] = find_int(m, fmt::format("{}.shortconv.l_cache", arch)).value_or(3);
+  return c;
+}
+
+Result<Json> lfm2_config_from_gguf(const Json& metadata) {
+  auto c = lfm2_config_from_gguf_keys(metadata, "lfm2", "lfm2", "Lfm2ForCausalLM");
+  if (c) (*c)["block_auto_adjust_ff_dim"] = false;
   return c;
 }
 

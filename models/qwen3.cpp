@@ -1,4 +1,6 @@
 // Qwen3: head_dim of its own, RMS norms of q and k per head before RoPE, no biases (transformers models/qwen3).
+#include "models/qwen3.h"
+
 #include <nlohmann/json.hpp>
 
 #include "models/families.h"
@@ -6,8 +8,8 @@
 
 namespace onw {
 
-Result<Program> build_qwen3(const Config& config) {
-  auto c = read_decoder_config("qwen3", config);
+Result<DecoderConfig> read_qwen3_config(std::string_view family, const Config& config) {
+  auto c = read_decoder_config(family, config);
   RETURN_IF_ERROR(c);
   c->qkv_bias = c->output_bias = config.boolean("attention_bias", false);
   c->qk_norm = true;
@@ -15,6 +17,12 @@ Result<Program> build_qwen3(const Config& config) {
   auto rope = config.rope("rope", "", c->head_dim, 10000);
   RETURN_IF_ERROR(rope);
   c->ropes = {std::move(*rope)};
+  return c;
+}
+
+Result<Program> build_qwen3(const Config& config) {
+  const auto c = read_qwen3_config("qwen3", config);
+  RETURN_IF_ERROR(c);
   return decoder_program(*c, pre_norm_block);
 }
 

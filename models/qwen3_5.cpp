@@ -13,14 +13,6 @@
 namespace onw {
 namespace {
 
-Value block(Builder& b, const DecoderConfig& c, int layer, Value x) {
-  x = qwen3_5_mixed(b, c, layer, x);
-  const Scope scope(b, layer);
-  DecoderBlock words(b, c, layer);
-  return words.residual("mlp_add", x,
-                        words.mlp(words.norm("mlp_norm", x, "mlp_norm", c.names.mlp_norm, c.names.gguf_mlp_norm)));
-}
-
 // Every interval-th layer attends, where the config does not list them.
 std::vector<std::string> layer_kinds(const Config& config, int64_t layers) {
   if (auto kinds = config.strings("layer_types"); !kinds.empty()) return kinds;
@@ -41,6 +33,14 @@ Value qwen3_5_mixed(Builder& b, const DecoderConfig& c, int layer, Value x) {
                         c.mixer(layer) == Mixer::gated_delta ? gated_delta(b, c, layer, h) : words.attention(h));
 }
 
+Value qwen3_5_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
+  x = qwen3_5_mixed(b, c, layer, x);
+  const Scope scope(b, layer);
+  DecoderBlock words(b, c, layer);
+  const Value h = words.norm("mlp_norm", x, "mlp_norm", c.names.mlp_norm, c.names.gguf_mlp_norm);
+  return words.residual("mlp_add", x, c.experts.count > 0 ? qwen3_5_experts(b, c, layer, h) : words.mlp(h));
+}
+
 Result<DecoderConfig> read_qwen3_5_config(std::string_view family, const Config& config) {
   auto c = read_decoder_config(family, config);
   RETURN_IF_ERROR(c);
@@ -55,11 +55,11 @@ Result<DecoderConfig> read_qwen3_5_config(std::string_view family, const Config&
   c->delta = *delta;
   c->names.gguf_mlp_norm = "post_attention_norm";
   const double part =
-      config.rope_parameters("", 1e7).number("partial_rotary_factor", config.number("partial_rotary_factor", 0.25));
+      config.rope_parameters("", 10000).number("partial_rotary_factor", config.number("partial_rotary_factor", 0.25));
   if (!(part > 0 && part <= 1))
     return error(Code::bad_format, "config.json: 'partial_rotary_factor' is {}, expected more than 0 and at most 1",
                  part);
-  auto rope = config.rope("rope", "", static_cast<int64_t>(part * static_cast<double>(c->head_dim) + 1e-6), 1e7);
+  auto rope = config.rope("rope", "", static_cast<int64_t>(part * static_cast<double>(c->head_dim) + 1e-6), 10000);
   RETURN_IF_ERROR(rope);
   c->ropes = {std::move(*rope)};
   return c;
@@ -68,7 +68,7 @@ Result<DecoderConfig> read_qwen3_5_config(std::string_view family, const Config&
 Result<Program> build_qwen3_5(const Config& config) {
   const auto c = read_qwen3_5_config("qwen3_5", config);
   RETURN_IF_ERROR(c);
-  return decoder_program(*c, block);
+  return decoder_program(*c, qwen3_5_block);
 }
 
 // Value heads lie there tiled, the norms' ones and -e^A are in the values (docs/model_folder.md).

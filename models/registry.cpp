@@ -20,8 +20,11 @@ constexpr std::string_view kGranite[] = {"GraniteForCausalLM", "granite"};
 constexpr std::string_view kGraniteHybrid[] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid"};
 constexpr std::string_view kGemma3[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3"};
 constexpr std::string_view kLfm2[] = {"Lfm2ForCausalLM", "lfm2"};
+constexpr std::string_view kLfm2Moe[] = {"Lfm2MoeForCausalLM", "lfm2_moe"};
 constexpr std::string_view kQwen3_5[] = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5_text",
                                          "qwen3_5"};
+constexpr std::string_view kQwen3_5Moe[] = {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration",
+                                            "qwen3_5_moe_text", "qwen3_5_moe"};
 
 // Measured with `onw eval`: docs/arithmetic.md has the table.
 constexpr KvDefault kMeasuredLlama = {
@@ -40,7 +43,9 @@ const Family kFamilies[] = {
     {"granitemoehybrid", kGraniteHybrid, "", build_granite_hybrid, nullptr, kNotMeasured},
     {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf, kMeasuredGemma3},
     {"lfm2", kLfm2, "lfm2", build_lfm2, lfm2_config_from_gguf, kNotMeasured},
+    {"lfm2_moe", kLfm2Moe, "lfm2moe", build_lfm2_moe, lfm2_moe_config_from_gguf, kNotMeasured},
     {"qwen3_5", kQwen3_5, "qwen35", build_qwen3_5, qwen3_5_config_from_gguf, kNotMeasured},
+    {"qwen3_5_moe", kQwen3_5Moe, "qwen35moe", build_qwen3_5_moe, qwen3_5_moe_config_from_gguf, kNotMeasured},
 };
 
 // Levenshtein's distance, for "did you mean".

@@ -34,9 +34,13 @@ Json tiny(const char* architecture) {
   return c;
 }
 
-Json tiny_moe() {
-  Json config = tiny("Qwen3MoeForCausalLM");
+Json tiny_moe(const char* architecture = "Qwen3MoeForCausalLM") {
+  Json config = tiny(architecture);
   config.update({{"num_experts", 8}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 20}});
+  if (std::string_view(architecture).starts_with("Qwen3_5"))
+    config.update({{"shared_expert_intermediate_size", 28}, {"intermediate_size", nullptr}});
+  if (std::string_view(architecture).starts_with("Lfm2"))
+    config.update({{"num_dense_layers", 1}, {"layer_types", {"conv", "full_attention"}}});
   return config;
 }
 
@@ -51,7 +55,7 @@ class EveryFamily : public testing::TestWithParam<const char*> {};
 TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
   Json config = tiny(GetParam());
   if (std::string_view(GetParam()).starts_with("Granite")) config["head_dim"] = 12;
-  if (std::string_view(GetParam()) == "Qwen3MoeForCausalLM") config = tiny_moe();
+  if (std::string_view(GetParam()).ends_with("MoeForCausalLM")) config = tiny_moe(GetParam());
   if (std::string_view(GetParam()) == "GptOssForCausalLM") config = tiny_gpt_oss();
   config["full_attn_idxs"] = {1};
   const auto program = build_program(config);
@@ -68,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryFamily,
                          testing::Values("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
                                          "GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Gemma3ForCausalLM",
                                          "Lfm2ForCausalLM", "Qwen3_5ForCausalLM", "Qwen3MoeForCausalLM",
-                                         "GptOssForCausalLM"));
+                                         "Qwen3_5MoeForCausalLM", "Lfm2MoeForCausalLM", "GptOssForCausalLM"));
 
 // npu-076
 TEST(Registry, an_unknown_architecture_lists_what_is_known_and_the_nearest_name) {
@@ -214,10 +218,10 @@ TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
               {arch + ".feed_forward_length", 80},      {arch + ".attention.layer_norm_rms_epsilon", 1e-5},
               {arch + ".attention.head_count", {4, 4}}, {arch + ".attention.key_length", 16}};
     for (const char* key : {"expert_count", "expert_used_count", "expert_feed_forward_length"}) m[arch + "." + key] = 4;
-    if (arch == "lfm2") m[arch + ".attention.head_count_kv"] = {0, 2};  // that one is a list
+    if (arch.starts_with("lfm2")) m[arch + ".attention.head_count_kv"] = {0, 2};  // that one is a list
     for (const char* key : {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size",
                             "ssm.conv_kernel", "rope.dimension_count"})
-      if (arch == "qwen35") m[arch + "." + key] = 4;
+      if (arch.starts_with("qwen35")) m[arch + "." + key] = 4;
     const auto config = family.config_from_gguf(m);
     ASSERT_FALSE(config) << arch;
     EXPECT_NE(config.error().message.find(arch + ".attention.head_count' is [4,4]"), std::string::npos)
@@ -231,21 +235,107 @@ TEST(Registry, a_list_by_layer_in_a_gguf_file_is_refused_by_its_key) {
   }
 }
 
-TEST(Qwen3Moe, impossible_experts_are_named_with_their_key) {
-  const auto says = [](const char* key, const Json& value) {
-    Json config = tiny_moe();
+TEST(Experts, that_cannot_be_are_named_with_their_key) {
+  for (const char* architecture : {"Qwen3MoeForCausalLM", "Qwen3_5MoeForCausalLM", "Lfm2MoeForCausalLM"}) {
+    const auto says = [&](const char* key, const Json& value) {
+      Json config = tiny_moe(architecture);
+      config[key] = value;
+      const auto program = build_program(config);
+      return program ? std::string() : program.error().message;
+    };
+    EXPECT_EQ(says("num_experts", 3), "");
+    EXPECT_NE(says("num_experts", 2).find("'num_experts_per_tok' is 3, but 'num_experts' is 2"), std::string::npos);
+    EXPECT_NE(says("num_experts", 100000).find("'num_experts' is 100000, expected 1 to 1024"), std::string::npos);
+    for (const char* key : {"num_experts", "num_experts_per_tok", "moe_intermediate_size"})
+      for (const Json& wrong : {Json(0), Json(-1), Json("8"), Json(1.5)})
+        EXPECT_NE(says(key, wrong).find(fmt::format("'{}'", key)), std::string::npos) << key << wrong;
+  }
+}
+
+TEST(Experts, keys_of_one_family_are_named_where_they_cannot_be) {
+  const auto says = [](const char* architecture, const char* key, const Json& value) {
+    Json config = tiny_moe(architecture);
     config[key] = value;
     const auto program = build_program(config);
     return program ? std::string() : program.error().message;
   };
-  EXPECT_EQ(says("num_experts", 3), "");
-  EXPECT_NE(says("num_experts", 2).find("'num_experts_per_tok' is 3, but 'num_experts' is 2"), std::string::npos);
-  EXPECT_NE(says("num_experts", 100000).find("'num_experts' is 100000, expected 1 to 1024"), std::string::npos);
-  for (const char* key : {"num_experts", "num_experts_per_tok", "moe_intermediate_size"})
-    for (const Json& wrong : {Json(0), Json(-1), Json("8"), Json(1.5)})
-      EXPECT_NE(says(key, wrong).find(fmt::format("'{}'", key)), std::string::npos) << key << wrong;
-  EXPECT_NE(says("decoder_sparse_step", 0).find("'decoder_sparse_step' is 0"), std::string::npos);
-  EXPECT_NE(says("mlp_only_layers", {"a"}).find("'mlp_only_layers'"), std::string::npos);
+  const std::tuple<const char*, const char*, Json, const char*> wrong[] = {
+      {"Qwen3MoeForCausalLM", "decoder_sparse_step", 0, "'decoder_sparse_step' is 0"},
+      {"Qwen3MoeForCausalLM", "mlp_only_layers", {"a"}, "'mlp_only_layers'"},
+      {"Qwen3_5MoeForCausalLM", "shared_expert_intermediate_size", nullptr,
+       "'shared_expert_intermediate_size' is missing"},
+      {"Qwen3_5MoeForCausalLM", "shared_expert_intermediate_size", 0, "'shared_expert_intermediate_size'"},
+      {"Lfm2MoeForCausalLM", "num_dense_layers", 3, "'num_dense_layers' is 3, expected 0 to 2"},
+      {"Lfm2MoeForCausalLM", "num_dense_layers", -1, "'num_dense_layers' is -1"},
+      {"Lfm2MoeForCausalLM", "routed_scaling_factor", "1", "'routed_scaling_factor'"},
+      {"Lfm2MoeForCausalLM", "routed_scaling_factor", 0, "'routed_scaling_factor' is 0"},
+      {"Lfm2MoeForCausalLM", "use_expert_bias", 1, "'use_expert_bias'"},
+      {"Lfm2MoeForCausalLM", "norm_topk_prob", "yes", "'norm_topk_prob'"}};
+  for (const auto& [architecture, key, value, expected] : wrong)
+    EXPECT_NE(says(architecture, key, value).find(expected), std::string::npos)
+        << key << ": " << says(architecture, key, value);
+}
+
+TEST(Experts, of_a_gguf_file_that_cannot_be_are_named_by_its_keys) {
+  for (const char* arch : {"qwen3moe", "qwen35moe", "gpt-oss", "lfm2moe"}) {
+    const auto key = [&](std::string_view name) { return fmt::format("{}.{}", arch, name); };
+    Json m = {{key("embedding_length"), 48},    {key("block_count"), 2},
+              {key("attention.head_count"), 4}, {key("attention.key_length"), 16},
+              {key("feed_forward_length"), 80}, {key("expert_count"), 8},
+              {key("expert_used_count"), 3},    {key("expert_feed_forward_length"), 20}};
+    m[key("attention.layer_norm_rms_epsilon")] = 1e-5;
+    if (std::string_view(arch) == "lfm2moe") m[key("attention.head_count_kv")] = {0, 2};
+    for (const char* ssm : {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size",
+                            "ssm.conv_kernel", "rope.dimension_count"})
+      m[key(ssm)] = 4;
+    const auto family = find_gguf_family(arch);
+    ASSERT_TRUE(family) << arch;
+    ASSERT_TRUE((*family)->config_from_gguf(m)) << arch << ": " << (*family)->config_from_gguf(m).error().message;
+    const auto says = [&](const char* name, const Json& value) {
+      Json broken = m;
+      broken[key(name)] = value;
+      const auto config = (*family)->config_from_gguf(broken);
+      return config ? std::string() : config.error().message;
+    };
+    for (const char* name : {"expert_count", "expert_used_count", "expert_feed_forward_length"})
+      for (const Json& wrong : {Json(0), Json(-1), Json("8"), Json({8, 8})})
+        EXPECT_NE(says(name, wrong).find(fmt::format("'{}' is {}", key(name), wrong.dump())), std::string::npos)
+            << says(name, wrong);
+    EXPECT_NE(says("expert_used_count", 9).find(key("expert_used_count") + "' is 9, but"), std::string::npos);
+    EXPECT_NE(says("expert_count", 5000).find("is 5000, expected 1 to 1024"), std::string::npos);
+    Json without = m;
+    without.erase(key("expert_count"));
+    EXPECT_NE((*family)->config_from_gguf(without).error().message.find(key("expert_count")), std::string::npos);
+  }
+}
+
+TEST(Lfm2, the_width_of_the_mlp_follows_the_rule_of_transformers) {
+  const auto width = [](const Json& change) {
+    Json config = tiny("Lfm2ForCausalLM");
+    config.update(change);
+    const auto program = build_program(config);
+    return program ? program->weight("layers.0.mlp.gate")->shape[0] : -1;
+  };
+  const auto rule = [](Json keys) {
+    keys["block_multiple_of"] = 8;
+    return keys;
+  };
+  EXPECT_EQ(width(rule({{"intermediate_size", 80}})), 56);
+  EXPECT_EQ(width(rule({{"intermediate_size", 80}, {"block_ff_dim", 96}})), 64);  // it goes before
+  EXPECT_EQ(width({{"intermediate_size", 80}, {"block_ff_dim", 96}, {"block_auto_adjust_ff_dim", false}}), 96);
+  EXPECT_EQ(width(rule({{"intermediate_size", nullptr}, {"block_ff_dim", 96}})), 64);
+  EXPECT_EQ(width(rule({{"block_ff_dim", 96}, {"block_ffn_dim_multiplier", 1.5}})), 96);
+  EXPECT_EQ(width(rule({{"block_ff_dim", 0}})), -1);
+}
+
+TEST(Qwen3_5, turns_by_ten_thousand_where_no_key_says_otherwise) {  // as transformers does
+  Json config = tiny("Qwen3_5ForCausalLM");
+  const auto slowest = [&config] { return build_program(config)->rope_tables[0].inv_freq.back(); };
+  const double by_default = slowest();
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 10000.0}};
+  EXPECT_EQ(slowest(), by_default);
+  config["rope_parameters"]["rope_theta"] = 1e7;
+  EXPECT_LT(slowest(), by_default);
 }
 
 TEST(Qwen3Moe, dense_layers_stand_where_the_config_says) {

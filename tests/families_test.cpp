@@ -148,9 +148,15 @@ TEST(Families, are_far_from_the_golden_when_one_key_of_the_config_is_wrong) {
       {"gemma3-g128", "/final_logit_softcapping", 4},
       {"lfm2-odd", "/rope_theta", 900},
       {"lfm2-odd", "/norm_eps", 0.1},
+      {"lfm2_moe-odd", "/num_experts_per_tok", 3},
+      {"lfm2_moe-odd", "/routed_scaling_factor", 1},
+      {"lfm2_moe-odd", "/norm_topk_prob", false},
+      {"lfm2_moe-g64", "/norm_topk_prob", true},
+      {"lfm2_moe-g64", "/use_expert_bias", false},
       {"qwen3_5-odd", "/rope_parameters/rope_theta", 9000},
       {"qwen3_5-odd", "/rms_norm_eps", 0.1},
       {"qwen3_5-odd", "/onw_tiled_value_heads", true},
+      {"qwen3_5_moe-odd", "/num_experts_per_tok", 2},
   };
   for (const auto& [name, key, value] : wrong) {
     const Golden golden = load(goldens() / (std::string(name) + ".safetensors"));

@@ -98,7 +98,9 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
                                                            {"gpt_oss", "GptOssForCausalLM"},
                                                            {"gemma3", "Gemma3ForCausalLM"},
                                                            {"lfm2", "Lfm2ForCausalLM"},
-                                                           {"qwen3_5", "Qwen3_5ForCausalLM"}};
+                                                           {"lfm2_moe", "Lfm2MoeForCausalLM"},
+                                                           {"qwen3_5", "Qwen3_5ForCausalLM"},
+                                                           {"qwen3_5_moe", "Qwen3_5MoeForCausalLM"}};
   const int64_t heads = hidden == 512 ? 8 : hidden == 320 ? 5 : 4, kv = hidden == 320 ? 1 : 2;
   const int64_t intermediate = hidden == 512 ? 640 : hidden == 320 ? 448 : 80;
   nlohmann::json c = {{"architectures", {classes.at(family)}},
@@ -120,12 +122,15 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
               {"logits_scaling", 3.0}});
   if (family == "granitemoehybrid")
     c.update({{"shared_intermediate_size", intermediate}, {"position_embedding_type", "rope"}});
-  if (family == "qwen3_moe")
+  if (family.ends_with("_moe"))
     c.update({{"num_experts", 7},
               {"num_experts_per_tok", 3},
               {"moe_intermediate_size", hidden == 512   ? 384
                                         : hidden == 320 ? 192
                                                         : 20},
+              {"shared_expert_intermediate_size", hidden == 320 ? 320 : intermediate},
+              {"num_dense_layers", 1},
+              {"routed_scaling_factor", 1.7},
               {"norm_topk_prob", true}});
   if (family == "gpt_oss")
     c.update({{"num_local_experts", 5},
@@ -142,11 +147,11 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
               {"query_pre_attn_scalar", 13},
               {"final_logit_softcapping", 3.0},
               {"tie_word_embeddings", true}});
-  if (family == "lfm2")
+  if (family.starts_with("lfm2"))
     c.update({{"layer_types", {"conv", "full_attention"}},
               {"block_auto_adjust_ff_dim", false},
               {"conv_bias", hidden == 320}});
-  if (family == "qwen3_5") {
+  if (family.starts_with("qwen3_5")) {
     const bool odd = hidden == 48;
     c.update({{"layer_types", {"linear_attention", "full_attention"}},
               {"partial_rotary_factor", 0.5},

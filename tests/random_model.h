@@ -23,7 +23,7 @@ using FormatChoice = std::function<WeightFormat(const WeightDecl&)>;
 RandomModel random_model(const nlohmann::json& config, const FormatChoice& format, uint32_t seed = 1);
 
 // config.json of a family ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "granite", "granitemoehybrid",
-// "gemma3", "lfm2", "qwen3_5") with groups of 64
+// "gemma3", "lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe") with groups of 64
 // (hidden 320) or 128 (hidden 512); the width 48 takes no group.
 nlohmann::json tiny_config(std::string_view family, int64_t hidden);
 

@@ -28,7 +28,7 @@ constexpr Names kLfm2[] = {{"operator_norm", "attn_norm"},           {"ffn_norm"
                            {"self_attn.out_proj", "attn_output"},    {"conv.in_proj", "shortconv.in_proj"},
                            {"conv.conv", "shortconv.conv"},          {"conv.out_proj", "shortconv.out_proj"},
                            {"feed_forward.w1", "ffn_gate"},          {"feed_forward.w3", "ffn_up"},
-                           {"feed_forward.w2", "ffn_down"}};
+                           {"feed_forward.w2", "ffn_down"},          {"feed_forward.gate", "ffn_gate_inp"}};
 constexpr Names kQwen35[] = {{"post_attention_layernorm", "post_attention_norm"},
                              {"linear_attn.in_proj_qkv", "attn_qkv"},
                              {"linear_attn.in_proj_z", "attn_gate"},
@@ -36,7 +36,11 @@ constexpr Names kQwen35[] = {{"post_attention_layernorm", "post_attention_norm"}
                              {"linear_attn.in_proj_a", "ssm_alpha"},
                              {"linear_attn.conv1d", "ssm_conv1d"},
                              {"linear_attn.norm", "ssm_norm"},
-                             {"linear_attn.out_proj", "ssm_out"}};
+                             {"linear_attn.out_proj", "ssm_out"},
+                             {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+                             {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+                             {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+                             {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"}};
 constexpr Names kGptOss[] = {{"post_attention_layernorm", "post_attention_norm"}};
 constexpr Names kDecoder[] = {{"input_layernorm", "attn_norm"},    {"post_attention_layernorm", "ffn_norm"},
                               {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
@@ -65,6 +69,7 @@ std::string gguf_name(const std::string& name, std::span<const Names> own_names)
     return {};
   };
   if (name.ends_with("linear_attn.A_log")) return fmt::format("blk.{}.ssm_a", layer);
+  if (name.ends_with("feed_forward.expert_bias")) return fmt::format("blk.{}.exp_probs_b.bias", layer);
   if (name.ends_with("linear_attn.dt_bias")) return fmt::format("blk.{}.ssm_dt.bias", layer);
   const std::string own = in(own_names);
   return own.empty() ? in(kDecoder) : own;
@@ -131,6 +136,8 @@ class Writer {
   Writer(const Golden& golden, const TinyGguf& how) : golden_(golden), how_(how), c_(json::parse(golden.config)) {
     arch_ = golden.family.substr(0, golden.family.find('-'));
     if (arch_ == "qwen3_5") arch_ = "qwen35";
+    if (arch_ == "qwen3_5_moe") arch_ = "qwen35moe";
+    if (arch_ == "lfm2_moe") arch_ = "lfm2moe";
     if (arch_ == "qwen3_moe") arch_ = "qwen3moe";
     if (arch_ == "gpt_oss") arch_ = "gpt-oss";
     heads_ = c_["num_attention_heads"];
@@ -173,12 +180,12 @@ class Writer {
     number("embedding_length", c_["hidden_size"]);
     number("feed_forward_length", mlp_width());
     number("attention.head_count", heads_);
-    if (arch_ == "lfm2")
+    if (is_lfm2())
       add_lfm2_keys();
     else
       number("attention.head_count_kv", kv_heads_);
-    number("attention.layer_norm_rms_epsilon", c_[arch_ == "lfm2" ? "norm_eps" : "rms_norm_eps"].get<double>());
-    if (arch_ == "qwen35") add_qwen35_keys();
+    number("attention.layer_norm_rms_epsilon", c_[is_lfm2() ? "norm_eps" : "rms_norm_eps"].get<double>());
+    if (is_qwen35()) add_qwen35_keys();
     number("rope.freq_base", theta_);
     if (c_.contains("head_dim")) number("attention.key_length", head_dim_);
     if (c_.contains("num_experts_per_tok")) {
@@ -186,6 +193,8 @@ class Writer {
       number("expert_used_count", c_["num_experts_per_tok"]);
       number("expert_feed_forward_length", c_[arch_ == "gpt-oss" ? "intermediate_size" : "moe_intermediate_size"]);
     }
+    if (c_.contains("shared_expert_intermediate_size"))
+      number("expert_shared_feed_forward_length", c_["shared_expert_intermediate_size"]);
     if (arch_ == "gpt-oss") number("attention.sliding_window", c_["sliding_window"]);
     if (arch_ == "gemma3") number("attention.sliding_window", c_["sliding_window"]);
     if (arch_ == "granite") {
@@ -201,7 +210,11 @@ class Writer {
     }
   }
 
+  bool is_lfm2() const { return arch_.starts_with("lfm2"); }
+  bool is_qwen35() const { return arch_.starts_with("qwen35"); }
+
   int64_t mlp_width() const {
+    if (arch_ == "qwen35moe") return c_["moe_intermediate_size"];
     for (const TinyTensor& t : golden_.tensors)
       if (t.name.ends_with("layers.0.feed_forward.w1.weight")) return t.shape[0];
     return c_["intermediate_size"];
@@ -211,7 +224,13 @@ class Writer {
     std::vector<uint32_t> heads;
     for (const json& kind : c_["layer_types"]) heads.push_back(kind == "conv" ? 0 : static_cast<uint32_t>(kv_heads_));
     ++keys_count_;
-    keys_.key_numbers("lfm2.attention.head_count_kv", 4, heads);
+    keys_.key_numbers(arch_ + ".attention.head_count_kv", 4, heads);
+    if (arch_ == "lfm2moe") {
+      number("leading_dense_block_count", c_["num_dense_layers"]);
+      number("expert_gating_func", 2);
+      if (c_.contains("routed_scaling_factor"))
+        number("expert_weights_scale", c_["routed_scaling_factor"].get<double>());
+    }
     number("shortconv.l_cache", c_["conv_L_cache"]);
   }
 
@@ -231,8 +250,8 @@ class Writer {
 
   std::span<const Names> own_names() const {
     if (arch_ == "gemma3") return kGemma;
-    if (arch_ == "lfm2") return kLfm2;
-    if (arch_ == "qwen35") return kQwen35;
+    if (is_lfm2()) return kLfm2;
+    if (is_qwen35()) return kQwen35;
     if (arch_ == "gpt-oss") return kGptOss;
     return {};
   }
@@ -251,7 +270,8 @@ class Writer {
       const std::string name = gguf_name(t.name, own_names());
       if (name.empty()) return error(Code::unsupported, "{}: no GGUF name for '{}'", golden_.name, t.name);
       std::vector<uint64_t> dimensions(t.shape.rbegin(), t.shape.rend());
-      if (dimensions.size() == 3) std::erase(dimensions, 1);  // of convolutions
+      if (dimensions.size() == 3) std::erase(dimensions, 1);         // of convolutions
+      if (name.ends_with("inp_shexp.weight")) dimensions.resize(1);  // one row is a vector there
       tensors_.push_back({name, std::move(dimensions), values_of(t)});
     }
     if (rope_.value("rope_type", "default") == "llama3") {
@@ -273,6 +293,11 @@ class Writer {
     const bool transposed = arch_ == "gpt-oss" && !bias;
     const int64_t all = t.shape[transposed ? 2 : 1], columns = bias ? 1 : t.shape[transposed ? 1 : 2];
     const int64_t rows = fused ? all / 2 : all;
+    if (fused && how_.fused_experts) {
+      tensors_.push_back(
+          {fmt::format("blk.{}.ffn_gate_up_exps.weight", layer_of(t)), {t.shape.rbegin(), t.shape.rend()}, values});
+      return;
+    }
     for (const char* part : fused ? std::vector{"gate", "up"} : std::vector{"down"}) {
       const int64_t second = std::string_view(part) == "up" ? 1 : 0;
       Tensor out{fmt::format("blk.{}.ffn_{}_exps.{}", layer_of(t), part, bias ? "bias" : "weight"), {}, {}};
@@ -294,7 +319,7 @@ class Writer {
     std::vector<float> values = draw_tensor(golden_.seed, t);
     if (arch_ == "gemma3" && t.name.ends_with("norm.weight"))
       for (float& x : values) x += 1;
-    if (arch_ == "qwen35") return qwen35_values(t, std::move(values));
+    if (is_qwen35()) return qwen35_values(t, std::move(values));
     const bool pairs = (arch_ == "llama" || arch_ == "granite") && how_.pair_rows;
     if (pairs && t.name.find("q_proj") != t.name.npos) return paired(values, heads_, t.shape[0]);
     if (pairs && t.name.find("k_proj") != t.name.npos) return paired(values, kv_heads_, t.shape[0]);

@@ -11,6 +11,7 @@ quality cannot be measured with it.
     shape      like                                         GGUF q4_0    --hf
     tiny       Llama, 2 layers of 256, for tests              1 MB        3 MB
     tinymoe    Qwen3 with 8 experts, 2 layers of 256        2 MB        6 MB
+    tinyqwen35moe  Qwen3.5 with 8 experts, 4 layers of 256  4 MB       14 MB
     1b         Llama-3.2-1B                                 0.8 GB      2.5 GB
     8b         Llama-3-8B                                   4.7 GB     16.1 GB
     moe        Qwen3-30B-A3B, 24 of its 48 layers           8.9 GB     31   GB
@@ -67,6 +68,11 @@ SHAPES = {
     "tinymoe": dict(model_type="qwen3_moe", rms_norm_eps=1e-6, rope_theta=1e6, vocab_size=512, max_position_embeddings=2048,
                     hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
                     num_experts=8, num_experts_per_tok=2, moe_intermediate_size=256, tie_word_embeddings=False),
+    "tinyqwen35moe": GATED_DELTA | dict(
+        model_type="qwen3_5_moe", hidden_size=256, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
+        linear_num_key_heads=4, linear_num_value_heads=8, linear_key_head_dim=32, linear_value_head_dim=64, num_experts=8,
+        num_experts_per_tok=2, moe_intermediate_size=256, shared_expert_intermediate_size=256, vocab_size=512,
+        max_position_embeddings=2048, tie_word_embeddings=False),
     "qwen35": GATED_DELTA | dict(model_type="qwen3_5", hidden_size=2048, num_hidden_layers=24, num_attention_heads=8,
                                  num_key_value_heads=2, linear_num_value_heads=16, intermediate_size=6144,
                                  tie_word_embeddings=True),
@@ -238,6 +244,12 @@ class Values:
 
 # --------------------------------------------------------------------------------------------------------- GGUF form
 
+def mrope_sections(c):
+    """Frequencies by axis, in turns; all three are the token's position in text."""
+    pairs = int(c["head_dim"] * c["partial_rotary_factor"]) // 2
+    return [(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3]
+
+
 def is_matrix(t):
     return t.kind in ("matrix", "head", "router")
 
@@ -335,7 +347,7 @@ def add_metadata(w, c, shape_name, matrix_type):
     if "shared_expert_intermediate_size" in c:
         w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
     if "full_attention_interval" in c:
-        w.add_rope_dimension_sections([11, 11, 10, 0])
+        w.add_rope_dimension_sections([*mrope_sections(c), 0])
         w.add_full_attention_interval(c["full_attention_interval"])
         w.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
         w.add_ssm_state_size(c["linear_key_head_dim"])
@@ -428,7 +440,7 @@ def hf_config(c):
     config |= dict(architectures=[HF_CLASS[c["model_type"]]], dtype="bfloat16", hidden_act="silu", attention_bias=False)
     rope = dict(rope_type="default", rope_theta=c["rope_theta"])
     if c["model_type"].startswith("qwen3_5"):
-        rope |= dict(partial_rotary_factor=c["partial_rotary_factor"], mrope_section=[11, 11, 10], mrope_interleaved=True)
+        rope |= dict(partial_rotary_factor=c["partial_rotary_factor"], mrope_section=mrope_sections(c), mrope_interleaved=True)
         config |= dict(model_type=c["model_type"] + "_text", attn_output_gate=True, mamba_ssm_dtype="float32", layer_types=[
             "full_attention" if (i + 1) % c["full_attention_interval"] == 0 else "linear_attention" for i in range(c["num_hidden_layers"])])
     if c["model_type"] == "qwen3_moe":

@@ -162,8 +162,10 @@ class PlanCompiler {
         RETURN_IF_ERROR(shared);
         s.shared_b = *shared;
       } else {
-        if (f().type(n.inputs[1]) != n.type || f().type(n.inputs[0]) != n.type)
-          return error(Code::unsupported, "'{}' of {} and {}", name(n.op), to_string(f().type(n.inputs[0])),
+        const Type& a = f().type(n.inputs[0]);
+        const bool by_row = n.op == Op::multiply && a.shape.size() == n.type.shape.size() && a.last() == 1;
+        if (f().type(n.inputs[1]) != n.type || (a != n.type && !by_row))
+          return error(Code::unsupported, "'{}' of {} and {}", name(n.op), to_string(a),
                        to_string(f().type(n.inputs[1])));
         s.b = in(n, 1);
       }

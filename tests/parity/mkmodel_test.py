@@ -39,7 +39,7 @@ def logits(folder, shape, name, *how):
 
 class MkmodelTest(unittest.TestCase):
     def test_the_file_and_the_folder_give_the_same_logits(self):
-        for shape in ("tiny", "tinymoe"):
+        for shape in ("tiny", "tinymoe", "tinyqwen35moe"):
             with self.subTest(shape), tempfile.TemporaryDirectory(prefix="onw-mkmodel-") as scratch:
                 folder = pathlib.Path(scratch)
                 (folder / "ids").write_text(" ".join(map(str, IDS)))

@@ -150,6 +150,18 @@ def lfm2_sizes() -> dict[str, dict]:
     }
 
 
+def lfm2_moe_sizes() -> dict[str, dict]:
+    """Dense layers first; weights renormalised or not, scaled or not, chosen with a bias or without."""
+    sizes = lfm2_sizes()
+    for keys in sizes.values():
+        for key in ("block_auto_adjust_ff_dim", "block_multiple_of"):
+            keys.pop(key, None)
+    sizes["odd"] |= experts(6, 2, 20, num_dense_layers=1, routed_scaling_factor=1.7)
+    sizes["g64"] |= experts(8, 3, 320, num_dense_layers=1, norm_topk_prob=False, routed_scaling_factor=1.25)
+    sizes["g128"] |= experts(5, 2, 512, num_dense_layers=0, use_expert_bias=False)
+    return sizes
+
+
 QWEN3_5 = {
     "rms_norm_eps": 1e-6,
     "hidden_act": "silu",
@@ -173,6 +185,15 @@ def qwen3_5_sizes() -> dict[str, dict]:
         "g64": sizes(dense(320, 448, 5, 1, 64, 101), (5, 10), (16, 32), [4, 2, 2], True, [linear, full]),
         "g128": sizes(dense(512, 640, 4, 2, 128, 128), (4, 8), (32, 64), [6, 5, 5], False, [linear, full]),
     }
+
+
+def qwen3_5_moe_sizes() -> dict[str, dict]:
+    """Experts and a shared one of another width in place of the MLP."""
+    sizes = qwen3_5_sizes()
+    for width, (count, used, routed, shared) in {"odd": (8, 3, 20, 28), "g64": (6, 2, 320, 384), "g128": (5, 3, 512, 640)}.items():
+        del sizes[width]["intermediate_size"]
+        sizes[width] |= experts(count, used, routed, shared_expert_intermediate_size=shared)
+    return sizes
 
 
 FAMILIES = [
@@ -263,5 +284,8 @@ FAMILIES = [
         zero_centred=True,
     ),
     Family("lfm2", "Lfm2ForCausalLM", LFM2, **lfm2_sizes(), tokens=40, tokens_odd=130),
+    Family("lfm2_moe", "Lfm2MoeForCausalLM", LFM2, **lfm2_moe_sizes(), tokens=24, tokens_odd=130),
     Family("qwen3_5", "Qwen3_5ForCausalLM", QWEN3_5, **qwen3_5_sizes(), tokens=40, tokens_odd=130, zero_centred=True, noise=5e-5),
+    Family("qwen3_5_moe", "Qwen3_5MoeForCausalLM", QWEN3_5, **qwen3_5_moe_sizes(), tokens=24, tokens_odd=130, zero_centred=True,
+           noise=5e-5),
 ]

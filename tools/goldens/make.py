@@ -43,8 +43,8 @@ def parameter_rule(name: str, shape: list[int], zero_centred: bool) -> tuple[int
     """
     if name.endswith("norm.weight"):
         return -9, 0 if zero_centred and "linear_attn" not in name else 1
-    if name.endswith(("A_log", "dt_bias")):
-        return -8, 0  # decays within a token and within hundreds
+    if name.endswith(("A_log", "dt_bias", "expert_bias")):
+        return -8, 0  # decays within a token and within hundreds; experts chosen in another order than weighed
     if name.endswith("sinks"):
         return -6, 0
     if len(shape) == 1 or name.endswith("_bias"):
@@ -55,15 +55,21 @@ def parameter_rule(name: str, shape: list[int], zero_centred: bool) -> tuple[int
 
 def stacked(names) -> list[str]:
     """The names with one tensor an expert, as save_pretrained may write, as those of the stacks that the class has."""
-    one = re.compile(r"experts\.\d+\.(gate_proj|up_proj|down_proj)\.weight$")
+    one = re.compile(r"experts\.\d+\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight$")
     granite = {"input_linear.weight": "experts.gate_up_proj", "output_linear.weight": "experts.down_proj",
                "router.layer.weight": "router.weight"}
     found = set()
     for name in names:
         for old, new in granite.items():
             name = name.replace("block_sparse_moe." + old, "block_sparse_moe." + new)
-        found.add(one.sub(lambda m: "experts.down_proj" if m[1] == "down_proj" else "experts.gate_up_proj", name))
+        found.add(one.sub(lambda m: "experts.down_proj" if m[1] in ("down_proj", "w2") else "experts.gate_up_proj", name))
     return sorted(found)
+
+
+def drawn(model) -> dict[str, torch.Tensor]:
+    """What a checkpoint holds: the parameters, and the buffers that are saved with them."""
+    saved = model.state_dict().keys()
+    return dict(model.named_parameters()) | {name: b for name, b in model.named_buffers() if name in saved}
 
 
 def build(family: Family, keys: dict, dialect: str):
@@ -74,7 +80,7 @@ def build(family: Family, keys: dict, dialect: str):
     model = cls(config).eval()
     tensors = []
     with torch.no_grad():
-        for name, parameter in sorted(model.named_parameters()):
+        for name, parameter in sorted(drawn(model).items()):
             shape = list(parameter.shape)
             exponent, offset = parameter_rule(name, shape, family.zero_centred)
             parameter.copy_(torch.from_numpy(draw.tensor(SEED, name, shape, exponent, offset)))
@@ -109,7 +115,7 @@ def relative(a: np.ndarray, b: np.ndarray) -> float:
 @torch.no_grad()
 def least_effect(model, ids: torch.Tensor, logits: np.ndarray, tensors: list[dict]) -> tuple[float, str]:
     """The tensor whose loss (its offset in place of its values) moves the logits least, and by how much."""
-    parameters = dict(model.named_parameters())
+    parameters = drawn(model)
     effects = []
     for t in tensors:
         kept = parameters[t["name"]].clone()
