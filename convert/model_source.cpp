@@ -15,8 +15,7 @@ int64_t product(std::span<const int64_t> shape) {
 
 // A fused tensor holds ours as one of several equal parts.
 bool fits(const SourceTensor& t, const WeightDecl& w, const WeightSource& from) {
-  const bool vector = w.shape.size() == 1 || w.shape[0] == 1;  // one row may be written as one
-  if (vector && from.begin == 0 && product(t.shape) == product(w.shape)) return true;
+  if (w.shape.size() == 1 && from.begin == 0 && product(t.shape) == w.shape[0]) return true;
   const int64_t outputs = w.shape[0], inputs = w.shape.size() > 1 ? w.shape[1] : 1;
   if (from.fold == Fold::head_half && t.rows() != 2 * outputs) return false;
   return t.columns() == inputs && from.begin + outputs <= t.rows() && t.rows() % outputs == 0;
@@ -36,6 +35,8 @@ Result<SourceTensor> tensor_of(const ModelSource& source, const WeightDecl& weig
         "{}: no tensor for '{}'; looked for {}. Is the download complete, and the architecture right?",
         source.path().string(), weight.name,
         from.names.empty() ? "nothing: such files do not have it" : fmt::format("{}", fmt::join(from.names, ", ")));
+  if (const Shape& one = weight.shape; one.size() == 2 && one[0] == 1 && (*found)->shape == std::vector{one[1]})
+    (*found)->shape = {1, one[1]};  // a row that such files write as a vector
   if (!fits(**found, weight, from))
     return error(Code::bad_format,
                  "{}: '{}' is [{}], config.json makes it [{}]{}. The files do not belong together: download them again",

@@ -54,7 +54,7 @@ StepPtr make_quantise(std::string label, const Slot& x, const Slot& y);
 
 // y[i] = f(a[i], b[i]) or f(a[i]); b may be a vector that every row shares.
 struct ElementStep {
-  Op op;  // add, multiply, scale, soft_cap, activate
+  Op op;         // add, multiply, scale, soft_cap, activate
   Slot a, b, y;  // a of multiply may be one number a row
   std::span<const float> shared_b;
   float number = 0;
