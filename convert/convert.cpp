@@ -238,7 +238,7 @@ Provenance provenance_of(const ModelSource& source, const Provenance& given) {
 }
 
 EngineInfo engine_info(const Program& program, const ModelSource& source, const ConvertOptions& options,
-                       const std::vector<Unit>& units, const std::vector<ExpertJob>& experts) {
+                       const std::vector<Unit>& units) {
   EngineInfo e{.family = program.family,
                .layers = program.layers,
                .hidden = program.hidden,
@@ -249,12 +249,7 @@ EngineInfo engine_info(const Program& program, const ModelSource& source, const 
   for (const Unit& unit : units)
     for (const WeightJob& job : unit)
       if (job.weight->role != WeightRole::vector) formats.push_back(job.choice.format);
-  for (const ExpertJob& job : experts)
-    for (const ExpertPart& part : job.parts) formats.push_back(part.choice.format);
-  e.runs_on = runs_on(formats);
-  // No other device has experts and recurrent layers yet.
-  if (!experts.empty() || std::ranges::any_of(program.states, [](const auto& s) { return s.kind != StateKind::kv; }))
-    e.runs_on = {"cpu"};
+  e.runs_on = runs_on(formats);  // experts are computed by the host, whatever the device
   e.stop_ids = source.stop_ids();
   std::erase_if(e.stop_ids, [&](int64_t id) { return id >= program.vocabulary; });
   e.generation = source.generation();
@@ -394,7 +389,7 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
     RETURN_IF_ERROR(run.write(*units, *experts));
     summary.tensors = run.take_reports();
   }
-  RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units, *experts)));
+  RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units)));
   summary.unused = unused_tensors(**source, *units, *experts);
   return summary;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "graph/ops.h"
 
@@ -11,7 +12,10 @@ namespace {
 class Cutter {
  public:
   explicit Cutter(const Function& from)
-      : from_(from), segment_of_(from.nodes.size(), kNowhere), place_(from.nodes.size()) {}
+      : from_(from),
+        segment_of_(from.nodes.size(), kNowhere),
+        ready_at_(from.nodes.size()),
+        place_(from.nodes.size()) {}
 
   Result<CutFunction> run() {
     begin_segment();
@@ -19,17 +23,21 @@ class Cutter {
       const Value v{static_cast<int32_t>(i)};
       const Node& n = from_.node(v);
       if (n.op == Op::input || n.op == Op::weight) continue;  // taken by who reads them
-      if (n.op == Op::route || n.op == Op::experts)
-        return error(Code::unsupported, "{}: mixtures of experts run on the CPU so far. Take --device CPU", n.label);
-      if (!info(n.op).effect) {
-        put(v);
+      if (is_host_op(n.op)) {
+        RETURN_IF_ERROR(host_step(v));
         continue;
       }
-      if (n.op != Op::kv_write && n.op != Op::attention)
+      if (info(n.op).effect)
         return error(Code::unsupported, "{}: {}: the host has no step for '{}' yet", from_.name, n.label, name(n.op));
-      RETURN_IF_ERROR(host_step(v));
+      graph_node(v);
     }
-    for (const Output& o : from_.outputs) give(o.value, o.name);
+    if (!waiting_.empty()) end_wait();
+    for (const Output& o : from_.outputs) {
+      if (out_.host.size() == out_.segments.size() && ready_at_[static_cast<size_t>(o.value.id)] > current())
+        return error(Code::unsupported, "{}: {}: no graph stands behind this step of the host's", from_.name,
+                     from_.node(o.value).label);
+      give(o.value, o.name);
+    }
     return std::move(out_);
   }
 
@@ -81,8 +89,10 @@ class Cutter {
     return Value{static_cast<int32_t>(nodes.size()) - 1};
   }
 
-  // The value as an output of the segment that makes it, under `as`.
+  // The value as an output of the segment that makes it, under `as`; one of the host's goes by its own name.
   void give(Value v, const std::string& as) {
+    if (const auto made = host_made_.find(v); made != host_made_.end())
+      out_.host[made->second.list][made->second.step].crosses = true;
     const int segment = segment_of_[static_cast<size_t>(v.id)];
     if (segment == kNowhere) return;
     Function& f = out_.segments[static_cast<size_t>(segment)];
@@ -106,32 +116,83 @@ class Cutter {
     for (Value& in : n.inputs) in = take(in);
     place_[static_cast<size_t>(v.id)] = append(std::move(n));
     segment_of_[static_cast<size_t>(v.id)] = static_cast<int>(current());
+    ready_at_[static_cast<size_t>(v.id)] = current();
+  }
+
+  static bool is_host_op(Op op) {
+    constexpr Op kOps[] = {Op::kv_write, Op::attention, Op::conv_update, Op::gated_delta, Op::route, Op::experts};
+    return std::ranges::find(kOps, op) != std::end(kOps);
+  }
+
+  // What a host computes as it goes.
+  static bool is_light(Op op) {
+    constexpr Op kOps[] = {Op::reshape, Op::slice,    Op::scale, Op::activate,
+                           Op::l2_norm, Op::rms_norm, Op::add,   Op::multiply};
+    return std::ranges::find(kOps, op) != std::end(kOps);
+  }
+
+  // Into the current segment where it needs nothing that comes behind that. Else it waits for what follows: a product
+  // makes a segment of all that wait.
+  void graph_node(Value v) {
+    const Node& n = from_.node(v);
+    const bool ready =
+        std::ranges::all_of(n.inputs, [&](Value in) { return ready_at_[static_cast<size_t>(in.id)] <= current(); });
+    if (ready) return put(v);
+    ready_at_[static_cast<size_t>(v.id)] = current() + 1;
+    waiting_.push_back(v);
+    if (!is_light(n.op)) end_wait();
+  }
+
+  void end_wait() {
+    begin_segment();
+    for (const Value v : std::exchange(waiting_, {})) put(v);
   }
 
   Result<void> host_step(Value v) {
     const Node& n = from_.node(v);
+    if (n.op == Op::gated_delta)
+      for (const Value light : std::exchange(waiting_, {})) add_host_step(light);
+    else if (!waiting_.empty())
+      end_wait();
+    if (out_.segments.back().nodes.empty())
+      return error(Code::unsupported, "{}: {}: no graph stands before this step of the host's", from_.name, n.label);
+    add_host_step(v);
+    return {};
+  }
+
+  void add_host_step(Value v) {
+    const Node& n = from_.node(v);
     if (out_.host.size() < out_.segments.size()) out_.host.emplace_back();
-    HostStep step{n, {}, n.op == Op::attention ? from_.node(v).label : ""};
+    HostStep step{n, {}, n.type.dtype == DType::none ? "" : n.label};
     for (const Value in : n.inputs) {
-      give(in, from_.node(in).label);
+      const auto made = host_made_.find(in);
+      if (made == host_made_.end() || made->second.list != current()) give(in, from_.node(in).label);
       step.operands.push_back(from_.node(in).label);
+      step.operand_types.push_back(from_.type(in));
+    }
+    if (!step.result.empty()) {
+      ready_at_[static_cast<size_t>(v.id)] = current() + 1;
+      host_made_[v] = {current(), out_.host.back().size()};
     }
     out_.host.back().push_back(std::move(step));
-    if (n.op != Op::attention) return {};
-    if (out_.segments.back().nodes.empty())
-      return error(Code::unsupported, "{}: {}: attention right behind other attention", from_.name, n.label);
-    begin_segment();
-    return {};
   }
 
   const Function& from_;
   CutFunction out_;
   std::vector<int> segment_of_;
+  std::vector<size_t> ready_at_;  // the first segment that can read the value
   std::vector<Value> place_;
+  std::vector<Value> waiting_;  // for what follows: they need results of the host behind the current segment
+  struct HostPlace {
+    size_t list = 0, step = 0;
+  };
+  std::map<Value, HostPlace> host_made_;
   std::map<Value, Value> here_;  // what the current segment takes in
 };
 
 }  // namespace
+
+bool is_of_cache(const HostStep& step) { return step.node.op == Op::kv_write || step.node.op == Op::attention; }
 
 Result<CutFunction> cut_at_host_steps(const Function& function) { return Cutter(function).run(); }
 

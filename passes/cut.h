@@ -1,5 +1,6 @@
 // A function cut where the host must act: before attention over a cache that grows, which no graph of fixed shapes can
-// hold.
+// hold; where convolutions and the delta rule meet their states; and after a router, because no graph can choose
+// weights.
 #pragma once
 
 #include <string>
@@ -13,10 +14,16 @@ namespace onw {
 // What the host does between two segments, in order. Operands and results are values by name: an output of an earlier
 // segment, an input of the function, or the result of an earlier host step.
 struct HostStep {
-  Node node;                          // kv_write or attention; its inputs are not to be used
-  std::vector<std::string> operands;  // a weight (attention's sinks) by its name
+  Node node;                          // its inputs are not to be used
+  std::vector<std::string> operands;  // weights (attention's sinks, experts) by their name
   std::string result;                 // empty for kv_write
+  std::vector<Type> operand_types = {};
+  // Whether a segment, a later list of steps or the function's caller reads the result; else steps of the same list do.
+  bool crosses = false;
 };
+
+// Of the cache of K and V; the others are the CPU's own ops (targets/openvino/host_plans.h).
+bool is_of_cache(const HostStep& step);
 
 struct CutFunction {
   std::vector<Function> segments;           // coarse, without effects; values that cross are inputs and outputs by name
@@ -24,8 +31,10 @@ struct CutFunction {
 };
 
 // Values that cross a cut are named as their node ("L07/attn_add"), those of the function keep their names. Every
-// segment takes from the function's inputs what it uses. Errors: unsupported for an effect that has no host step, and
-// for two host steps that nothing but the host's results lies between.
+// segment takes from the function's inputs what it uses. A node that needs nothing of the host's since the last segment
+// stands in that one, wherever it is written. What lies between a convolution and the delta rule without a product (a
+// call of a graph costs more) is steps of the host too. Errors: unsupported for an effect that has no host step, and
+// for host steps that no segment stands before or behind.
 Result<CutFunction> cut_at_host_steps(const Function& function);
 
 // The same in pieces of at least `attentions` attentions (1 or more), effects inside them, so without host steps: cut

@@ -124,42 +124,100 @@ TEST(Cut, a_function_without_effects_is_one_segment) {
   EXPECT_TRUE(cut->host.empty());
 }
 
-TEST(Cut, names_an_effect_for_which_the_host_has_no_step) {
-  const auto program = parse_program(
-      "program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nweight w [8,4] f32 "
-      "matrix\nstate c conv layer=0 heads=8 kernel=4\nbody {\n  %0 = input \"x\" : f32[S,8]\n"
-      "  %1 = weight \"w\" : f32[8,4]\n  %2 = conv_update(%0, %1; state=\"c\") \"L00/conv\" : f32[S,8]\n"
-      "  return hidden=%2\n}\n");
-  ASSERT_TRUE(program) << program.error().message;
-  const auto cut = cut_at_host_steps(program->functions[0]);
-  ASSERT_FALSE(cut);
-  EXPECT_NE(cut.error().message.find("L00/conv"), std::string::npos) << cut.error().message;
-}
-
-TEST(Cut, says_that_mixtures_of_experts_run_on_the_cpu) {
-  const auto program =
-      parse_program(R"(program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1
+// A delta layer as models/gated_delta writes it, and an MLP of experts beside a shared product.
+constexpr std::string_view kHybrid =
+    R"(program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1
+weight w [8,8] f32 matrix
+weight taps [8,4] f32 vector
 weight router [4,8] f32 router
 weight gate [4,2,8] f32 expert
 weight down [4,8,2] f32 expert
+state c conv layer=0 heads=8 kernel=4
+state d delta layer=0 heads=2 head_dim=4 value_dim=4 key_heads=2
 body {
   %0 = input "x" : f32[S,8]
-  %1 = weight "router" : f32[4,8]
-  %2 = linear(%0, %1) "L00/router" : f32[S,4]
-  %3 = route(%2; kind="softmax", k=2) "L00/route" : route[S,2]
-  %4 = weight "gate" : f32[4,2,8]
-  %5 = weight "down" : f32[4,8,2]
-  %6 = experts(%0, %3, %4, %4, %5; activation="silu") "L00/experts" : f32[S,8]
-  return hidden=%6
+  %1 = weight "w" : f32[8,8]
+  %2 = linear(%0, %1) "L00/in" : f32[S,8]
+  %3 = weight "taps" : f32[8,4]
+  %4 = conv_update(%2, %3; state="c") "L00/conv" : f32[S,8]
+  %5 = activate(%4; activation="silu") "L00/silu" : f32[S,8]
+  %6 = reshape(%5; shape=[S,2,4]) "L00/heads" : f32[S,2,4]
+  %7 = slice(%0; axis=1, begin=0, end=2) "L00/g" : f32[S,2]
+  %8 = gated_delta(%6, %6, %6, %7, %7; state="d") "L00/delta" : f32[S,2,4]
+  %9 = reshape(%8; shape=[S,8]) "L00/rows" : f32[S,8]
+  %10 = add(%9, %5) "L00/add" : f32[S,8]
+  %11 = weight "router" : f32[4,8]
+  %12 = linear(%10, %11) "L00/router" : f32[S,4]
+  %13 = route(%12; kind="softmax", k=2) "L00/route" : route[S,2]
+  %14 = weight "gate" : f32[4,2,8]
+  %15 = weight "down" : f32[4,8,2]
+  %16 = experts(%10, %13, %14, %14, %15; activation="silu") "L00/experts" : f32[S,8]
+  %17 = linear(%10, %1) "L00/shared" : f32[S,8]
+  %18 = add(%17, %16) "L00/mlp_add" : f32[S,8]
+  return hidden=%18
+}
+)";
+
+// What lies between the convolution and the delta rule takes no graph; "g" and the shared product need nothing of the
+// steps that they are written behind.
+TEST(Cut, ends_segments_at_states_and_behind_routers) {
+  const auto program = parse_program(kHybrid);
+  ASSERT_TRUE(program) << program.error().message;
+  ASSERT_TRUE(verify(*program)) << verify(*program).error().message;
+  const auto cut = cut_at_host_steps(program->functions[0]);
+  ASSERT_TRUE(cut) << cut.error().message;
+  ASSERT_EQ(cut->segments.size(), 3U);
+  EXPECT_EQ(print(cut->segments[0]), R"(body.0 {
+  %0 = input "x" : f32[S,8]
+  %1 = weight "w" : f32[8,8]
+  %2 = linear(%0, %1) "L00/in" : f32[S,8]
+  %3 = slice(%0; axis=1, begin=0, end=2) "L00/g" : f32[S,2]
+  return L00/in=%2, L00/g=%3
 }
 )");
-  ASSERT_TRUE(program) << program.error().message;
-  ASSERT_TRUE(verify(*program));
-  const auto cut = cut_at_host_steps(program->functions[0]);
-  ASSERT_FALSE(cut);
-  EXPECT_EQ(cut.error().code, Code::unsupported);
-  EXPECT_NE(cut.error().message.find("L00/route: mixtures of experts run on the CPU so far"), std::string::npos)
-      << cut.error().message;
+  EXPECT_EQ(print(cut->segments[1]), R"(body.1 {
+  %0 = input "L00/delta" : f32[S,2,4]
+  %1 = reshape(%0; shape=[S,8]) "L00/rows" : f32[S,8]
+  %2 = input "L00/silu" : f32[S,8]
+  %3 = add(%1, %2) "L00/add" : f32[S,8]
+  %4 = weight "router" : f32[4,8]
+  %5 = linear(%3, %4) "L00/router" : f32[S,4]
+  %6 = weight "w" : f32[8,8]
+  %7 = linear(%3, %6) "L00/shared" : f32[S,8]
+  return L00/router=%5, L00/add=%3, L00/shared=%7
+}
+)");
+  EXPECT_EQ(cut->segments[2].nodes.size(), 3U);
+  const auto steps = [&](size_t list) {
+    std::string text;
+    for (const HostStep& s : cut->host[list]) text += s.node.label + (s.crosses ? "* " : " ");
+    return text;
+  };
+  ASSERT_EQ(cut->host.size(), 2U);
+  EXPECT_EQ(steps(0), "L00/conv L00/silu* L00/heads L00/delta* ");
+  EXPECT_EQ(steps(1), "L00/route L00/experts* ");
+  EXPECT_EQ(cut->host[1][1].operands, (std::vector<std::string>{"L00/add", "L00/route", "gate", "gate", "down"}));
+  EXPECT_EQ(to_string(cut->host[1][1].operand_types[1]), "route[S,2]");
+}
+
+TEST(Cut, says_where_no_graph_stands_before_or_behind_a_step_of_the_hosts) {
+  const auto with = [](std::string_view between, std::string_view result) {
+    return fmt::format(
+        "program p layers=1 hidden=8 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nweight w [8,4] f32 "
+        "vector\nstate c conv layer=0 heads=8 kernel=4\nbody {{\n  %0 = input \"x\" : f32[S,8]\n"
+        "  %1 = weight \"w\" : f32[8,4]\n{}  %{} = conv_update(%0, %1; state=\"c\") \"L00/conv\" : f32[S,8]\n"
+        "  return hidden=%{}\n}}\n",
+        between, result, result);
+  };
+  for (const auto& [text, side] : {std::pair(with("", "2"), "before"),
+                                   std::pair(with("  %2 = scale(%0; by=2.0) \"y\" : f32[S,8]\n", "3"), "behind")}) {
+    const auto program = parse_program(text);
+    ASSERT_TRUE(program) << program.error().message;
+    const auto cut = cut_at_host_steps(program->functions[0]);
+    ASSERT_FALSE(cut);
+    EXPECT_EQ(cut.error().code, Code::unsupported);
+    EXPECT_EQ(cut.error().message, fmt::format("body: L00/conv: no graph stands {} this step of the host's", side));
+  }
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
 #include "targets/openvino/stand_in.h"
-#include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
@@ -77,7 +76,6 @@ Result<CompiledAhead> for_platform(const std::filesystem::path& model_folder,
         options.platform);
   const auto model = open_model(model_folder);
   RETURN_IF_ERROR(model);
-  RETURN_IF_ERROR(openvino::check_supported(model->program, options.device));
   const auto weights = row_weights(*model, options.layout_observer);
   RETURN_IF_ERROR(weights);
   const openvino::Platform& platform = *openvino::find_platform(options.platform);

@@ -27,7 +27,6 @@
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
 #include "targets/openvino/stand_in.h"
-#include "targets/openvino/supported.h"
 #include "targets/reference/reference.h"
 #include "targets/relaid_weights.h"
 
@@ -92,7 +91,11 @@ Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& w
     shape.attentions +=
         static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
   for (const WeightDecl& w : program.weights)
-    if (const auto view = weights.find(w.name)) shape.weight_bytes += view->stored_bytes();
+    if (const auto view = weights.find(w.name); view && w.role != WeightRole::expert)
+      shape.weight_bytes += view->stored_bytes();
+  // Graphs with attention inside hold no other steps of the host's.
+  const auto of_caches = [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); };
+  if (!std::ranges::all_of(cut->host, of_caches)) shape.fused = false;
   return shape;
 }
 
@@ -117,7 +120,6 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
                                                          const LoadOptions& options, const DeviceChoice& choice) {
   const openvino::Platform* platform = openvino::find_platform(choice.platform);
   CHECK(platform != nullptr);
-  RETURN_IF_ERROR(openvino::check_supported(model.program, choice.device));
   auto runtime = openvino::Runtime::load(choice.library);
   RETURN_IF_ERROR(runtime);
   auto weights = row_weights(model, options.observer);

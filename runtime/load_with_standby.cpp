@@ -12,8 +12,8 @@
 #include "runtime/load.h"
 #include "runtime/self_check.h"
 #include "store/model_folder.h"
+#include "store/runs_on.h"
 #include "targets/openvino/platforms.h"
-#include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
@@ -25,14 +25,16 @@ KeptCheck kept_check(const openvino::BlobUse& use) {
   return KeptCheck(blob_store(), std::move(keys));
 }
 
-// Whether the device has the model's ops, and computes with its formats as they are: known before anything is made.
+// Whether the device computes with the formats of the model as they are: known before anything is made.
 Result<void> check_takes(const std::filesystem::path& model_folder, const DeviceChoice& choice) {
   const auto model = open_model(model_folder);
   RETURN_IF_ERROR(model);
-  RETURN_IF_ERROR(openvino::check_supported(model->program, choice.device));
   const openvino::Platform* platform = openvino::find_platform(choice.platform);
   CHECK(platform != nullptr);
-  const auto& takes = model->folder->engine().runs_on;
+  std::vector<WeightFormat> formats;  // experts are computed by the host
+  for (const WeightDecl& w : model->program.weights)
+    if (w.role != WeightRole::vector && w.role != WeightRole::expert) formats.push_back(w.format);
+  const std::vector<std::string> takes = runs_on(formats);
   if (std::ranges::find(takes, platform->formats) != takes.end()) return {};
   return error(Code::unsupported,
                "the {} ({}) does not compute with a weight format of this model, which runs on {}. Convert it anew: "

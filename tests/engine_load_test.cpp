@@ -9,8 +9,8 @@
 #include "base/temp_folder.h"
 #include "convert/convert.h"
 #include "runtime/load.h"
-#include "runtime/load_with_standby.h"
 #include "runtime/testing/engine_driver.h"
+#include "targets/openvino/testing.h"
 #include "tests/golden.h"
 #include "tests/run_ids.h"
 #include "tests/tiny_model.h"
@@ -18,6 +18,7 @@
 namespace onw::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 class LoadedModel : public ::testing::TestWithParam<const char*> {
@@ -88,24 +89,25 @@ TEST_P(EveryLoadedFamily, takes_a_prompt_of_one_token_and_refuses_one_of_none) {
   }
 }
 
-class ModelsForTheCpu : public LoadedModel {};
+// Models of which OpenVINO's devices compute the products, and the host the rest: states and experts.
+class SharedWithTheHost : public LoadedModel {};
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelsForTheCpu, ::testing::Values("lfm2-g64", "qwen3_5-g64"),
-                         [](const auto& info) { return std::string(info.param, 4); });
+INSTANTIATE_TEST_SUITE_P(WithOpenVino, SharedWithTheHost,
+                         ::testing::Values("lfm2-g64", "qwen3_5-g64", "qwen3_moe-g64", "gpt_oss-g64"),
+                         [](const auto& info) {
+                           const std::string name = info.param;
+                           return name.substr(0, name.find('-'));
+                         });
 
-// The ops are looked at before the device is.
-TEST_P(ModelsForTheCpu, run_there_with_the_reason_where_an_npu_was_chosen_and_are_refused_where_it_was_asked_for) {
-  EXPECT_EQ(open_model(folder_ / "model").value().folder->engine().runs_on, std::vector<std::string>{"cpu"});
-  const DeviceChoice npu = {.device = "NPU", .platform = "4000", .reason = {}, .library = "nowhere.so"};
-  const auto engine = load_with_standby(folder_ / "model", {.threads = 2}, npu, /*insisted=*/false);
-  ASSERT_TRUE(engine) << engine.error().message;
-  EXPECT_EQ((*engine)->info().device, "CPU");
-  EXPECT_THAT((*engine)->info().device_reason, HasSubstr("run on the CPU so far"));
-  EXPECT_EQ(answer(**engine, request(3)).tokens.size(), 3U);
-  const auto refused = load_with_standby(folder_ / "model", {.threads = 2}, npu, /*insisted=*/true);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Code::unsupported);
-  EXPECT_THAT(refused.error().message, HasSubstr("take --device CPU"));
+TEST_P(SharedWithTheHost, answer_on_openvino_and_go_on_from_what_they_know) {
+  EXPECT_THAT(open_model(folder_ / "model").value().folder->engine().runs_on, Contains("openvino:CPU"));
+  if (openvino_runtime() == nullptr) GTEST_SKIP() << kNoOpenVino;
+  const auto engine = load("openvino:CPU");
+  ASSERT_TRUE(engine);
+  const Answer first = answer(*engine, request(20)), again = answer(*engine, request(20));
+  EXPECT_EQ(first.tokens.size(), 20U);
+  EXPECT_EQ(again.tokens.size(), 20U);
+  EXPECT_GT(again.usage.reused_tokens, 0);
 }
 
 // numerics-066, with real arithmetic: several prompts in one step, and states that are reused.

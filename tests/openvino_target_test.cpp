@@ -88,6 +88,9 @@ ConformanceSubject short_of(ConformanceSubject subject) {
     register_conformance(conforming("WithOpenVinoConformance_graphs_window",
                                     model("gemma3", 320, WeightFormat::q4g128, 20),
                                     {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 8})),
+    register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid", model("qwen3_5", 320), {}))),
+    register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid_in_graphs", model("qwen3_5", 320),
+                                             {.block_rows = {8}, .chunk_positions = 16}))),
     register_conformance(short_of(
         conforming("WithOpenVinoConformance_fused", model("llama", 320, WeightFormat::q4g128, 0, 1),
                    {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 8, .fused = {.variants = 9}}))),
@@ -127,6 +130,33 @@ class WithOpenVino : public ::testing::Test {
 TEST_F(WithOpenVino, agrees_with_the_reference_in_every_family) {
   for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3"})
     agrees(model(family, 320), {.kv = KvFormat::f32}, {40}, {17, 1, 1, 64}, family);
+}
+
+// Steps that end around the edges of their states' chunks; static blocks for a hybrid and a mixture.
+TEST_F(WithOpenVino, agrees_with_the_reference_in_families_whose_states_and_experts_the_host_computes) {
+  for (const char* family : {"lfm2", "qwen3_5", "qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"})
+    agrees(model(family, 320), {.kv = KvFormat::f32}, {34}, {15, 1, 1, 16, 1}, family);
+  nlohmann::json config = tiny_config("granitemoehybrid", 320);
+  config.update({{"num_local_experts", 6}, {"num_experts_per_tok", 2}, {"intermediate_size", 192}});
+  agrees(random_model(config, [](const WeightDecl&) { return WeightFormat::q4c; }), {.kv = KvFormat::f32}, {20},
+         {15, 1, 16}, "granitemoehybrid with experts");
+  for (const char* family : {"qwen3_5", "qwen3_moe"})
+    agrees(model(family, 320), {.kv = KvFormat::f32, .block_rows = {16}, .chunk_positions = 8}, {33}, {17, 1, 15},
+           family);
+}
+
+// As it is served: the host's experts read INT8 activations, as those of the CPU.
+TEST_F(WithOpenVino, computes_experts_as_the_cpu_does_where_it_is_not_exact) {
+  const RandomModel m = model("qwen3_moe", 320);
+  const auto ids = some_tokens(*openvino_of(m, {}), 40, 5);
+  const auto logits = [&](bool exact) {
+    const auto target = openvino_of(m, {.kv = KvFormat::f32, .exact = exact});
+    return logits_in_segments(*target, ids, std::vector<int64_t>{31, 1}).value();
+  };
+  const auto exact = logits(true), served = logits(false);
+  const double kl = mean_kl(exact, served, m.program.vocabulary);
+  EXPECT_GT(kl, 1e-7);
+  EXPECT_LE(kl, 2e-2);
 }
 
 // Every format by itself is the business of the lowering's test.

@@ -52,7 +52,7 @@ Result<Lives> lives_of(const CutFunction& cut) {
     for (const HostStep& step : cut.host[s]) {
       for (const std::string& name : step.operands)
         if (const auto found = lives.find(name); found != lives.end()) found->second.use(time + 1);
-      if (step.result.empty()) continue;
+      if (!step.crosses) continue;
       auto life = life_of(lives, step.result, step.node.type);
       RETURN_IF_ERROR(life);
       (*life)->begin = time + 1;

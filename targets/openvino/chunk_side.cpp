@@ -33,12 +33,14 @@ class ChunkSide final : public KvSide {
         requests_(
             chunks.runtime, [this](const AttentionShape& shape) { return compile(shape); }, chunks.memory,
             chunks.most_requests) {
-    form_ = std::make_shared<const ChunkForm>(ChunkForm{.states = program.states,
-                                                        .kv = options.kv,
-                                                        .max_context = options.max_context,
-                                                        .base = chunks.base,
-                                                        .max_step_rows = options.max_step_rows,
-                                                        .memory = chunks.memory});
+    ChunkForm form{.states = {},
+                   .kv = options.kv,
+                   .max_context = options.max_context,
+                   .base = chunks.base,
+                   .max_step_rows = options.max_step_rows,
+                   .memory = chunks.memory};
+    for (const StateDecl& s : program.states) (is_recurrent(s) ? form.recurrent : form.states).push_back(s);
+    form_ = std::make_shared<const ChunkForm>(std::move(form));
   }
 
   Result<void> plan(const Program& program, const CutFunction& cut, const BufferPlan& buffers,
@@ -47,10 +49,12 @@ class ChunkSide final : public KvSide {
     for (const auto& between : cut.host) {
       steps_.emplace_back();
       for (const HostStep& step : between) {
+        if (!is_of_cache(step)) continue;
         const Node& n = step.node;
         ChunkStep& s = steps_.back().emplace_back();
-        s.state = static_cast<size_t>(program.state(n.attributes.text("state")));
-        const StateDecl& decl = program.states[s.state];
+        const int state = program.state(n.attributes.text("state"));
+        s.state = static_cast<size_t>(program.place(state));
+        const StateDecl& decl = program.states[static_cast<size_t>(state)];
         if (n.op == Op::kv_write) {
           s.writes = true;
           s.k = slot(step.operands[0]);
@@ -83,11 +87,18 @@ class ChunkSide final : public KvSide {
 
   Result<void> begin(const Step& step, std::span<const Row> rows) override {
     spans_.clear();
+    recurrent_spans_.clear();
     for (size_t r = 0; r < rows.size(); ++r) {
-      if (r == 0 || rows[r - 1].sequence != rows[r].sequence)
-        spans_.push_back({{.number = spans_.size(), .row = static_cast<int64_t>(r), .first = rows[r].index},
-                          &chunk_sequence(*step.sequences[static_cast<size_t>(rows[r].sequence)])});
+      if (r == 0 || rows[r - 1].sequence != rows[r].sequence) {
+        ChunkSequence& sequence = chunk_sequence(*step.sequences[static_cast<size_t>(rows[r].sequence)]);
+        spans_.push_back(
+            {{.number = spans_.size(), .row = static_cast<int64_t>(r), .first = rows[r].index}, &sequence});
+        recurrent_spans_.push_back({.first_row = static_cast<int64_t>(r),
+                                    .first_position = rows[r].index,
+                                    .recurrent = &sequence.recurrent()});
+      }
       ++spans_.back().rows.rows;
+      ++recurrent_spans_.back().rows;
     }
     masks_.begin();
     return {};
@@ -104,12 +115,14 @@ class ChunkSide final : public KvSide {
     return {};
   }
 
+  std::span<const cpu::Span> spans() const override { return recurrent_spans_; }
   double device_seconds() const override { return requests_.seconds(); }
   std::shared_ptr<const ChunkForm> chunk_form() const override { return form_; }
 
   // A ring is there from the first row on, however long the conversation.
   int64_t state_bytes(int64_t tokens) const override {
     int64_t bytes = 0;
+    for (const StateDecl& s : form_->recurrent) bytes += cpu::recurrent_bytes(s);
     for (const StateDecl& s : form_->states) {
       if (const int64_t ring = form_->ring(s); ring > 0) {
         bytes += chunk_bytes(s, options_.kv, ring);
@@ -122,7 +135,8 @@ class ChunkSide final : public KvSide {
   }
 
   bool truncates_freely() const override {
-    return std::ranges::none_of(form_->states, [](const StateDecl& s) { return s.window > 0; });
+    return form_->recurrent.empty() &&
+           std::ranges::none_of(form_->states, [](const StateDecl& s) { return s.window > 0; });
   }
 
  private:
@@ -239,6 +253,7 @@ class ChunkSide final : public KvSide {
   AttentionRequests requests_;
   std::shared_ptr<std::byte> spare_;
   std::vector<Span> spans_;  // of the rows that run
+  std::vector<cpu::Span> recurrent_spans_;
   ChunkMerge merge_;
 };
 

@@ -104,22 +104,27 @@ ChunkForm::Cell ChunkForm::cell(const StateDecl& state, int64_t position) const 
 
 class ChunkCheckpoint final : public Checkpoint {
  public:
-  ChunkCheckpoint(std::vector<ChunkSequence::State> states, int64_t length, int64_t bytes)
-      : states(std::move(states)), length_(length), bytes_(bytes) {}
+  ChunkCheckpoint(std::vector<ChunkSequence::State> states, std::vector<cpu::RecurrentPages> recurrent, int64_t length,
+                  int64_t bytes)
+      : states(std::move(states)), recurrent(std::move(recurrent)), length_(length), bytes_(bytes) {}
   int64_t length() const override { return length_; }
   int64_t bytes() const override { return bytes_; }
   const std::vector<ChunkSequence::State> states;
+  const std::vector<cpu::RecurrentPages> recurrent;
 
  private:
   int64_t length_ = 0, bytes_ = 0;
 };
 
 ChunkSequence::ChunkSequence(std::shared_ptr<const ChunkForm> form)
-    : form_(std::move(form)), states_(form_->states.size()) {}
+    : form_(std::move(form)), states_(form_->states.size()) {
+  for (const StateDecl& s : form_->recurrent) recurrent_.emplace_back(s, form_->pages);
+}
 
 Result<void> ChunkSequence::reserve(int64_t tokens) {
   if (tokens > form_->max_context)
     return error(Code::context_overflow, "{} tokens do not fit the context of {}", tokens, form_->max_context);
+  for (cpu::RecurrentPages& r : recurrent_) RETURN_IF_ERROR(r.reserve());
   return {};
 }
 
@@ -139,6 +144,12 @@ Result<void> ChunkSequence::make_room(size_t state, int64_t index, int64_t lengt
 
 Result<void> ChunkSequence::prepare(int64_t rows) {
   last_step_rows_ = 0;
+  if (rows == 0) return {};
+  for (cpu::RecurrentPages& r : recurrent_) RETURN_IF_ERROR(r.prepare(length_, rows));
+  return make_rooms(rows);
+}
+
+Result<void> ChunkSequence::make_rooms(int64_t rows) {
   if (rows == 0) return {};
   for (size_t s = 0; s < states_.size(); ++s) {
     const ChunkPlace first = form_->cell(form_->states[s], length_).chunk;
@@ -168,6 +179,7 @@ void ChunkSequence::write(size_t state, int64_t position, const float* k, const 
 }
 
 void ChunkSequence::extend(int64_t rows) {
+  for (cpu::RecurrentPages& r : recurrent_) r.extend(length_, rows);
   length_ += rows;
   last_step_rows_ = rows;
 }
@@ -182,24 +194,31 @@ void ChunkSequence::cut(int64_t n) {
   }
 }
 
-bool ChunkSequence::restorable(int64_t n) const {
+void ChunkSequence::go_back(int64_t n) {
+  for (cpu::RecurrentPages& r : recurrent_) r.go_back(n, length_);
+  cut(n);
+}
+
+int64_t ChunkSequence::restorable(int64_t n) const {
+  for (const cpu::RecurrentPages& r : recurrent_) n = r.restorable(n, length_);  // all are in the same chunks
   for (size_t s = 0; s < states_.size(); ++s)
-    if (states_[s].first_kept > first_canonical_position(form_->states[s], n)) return false;
-  return true;
+    if (states_[s].first_kept > first_canonical_position(form_->states[s], n)) return 0;
+  return n;
 }
 
 void ChunkSequence::commit(int rows_kept) {
   CHECK(rows_kept >= 0 && rows_kept <= last_step_rows_);
-  cut(length_ - last_step_rows_ + rows_kept);
+  const int64_t n = length_ - last_step_rows_ + rows_kept;
+  for (const cpu::RecurrentPages& r : recurrent_) CHECK(r.restorable(n, length_) == n);  // max_partial_rows sees to it
+  go_back(n);
 }
 
 int64_t ChunkSequence::truncate(int64_t n) {
   CHECK(n >= 0);
-  n = std::min(n, length_);
-  if (!restorable(n)) n = 0;
+  n = restorable(std::min(n, length_));
   if (n == 0)
     for (State& s : states_) s.first_kept = 0;
-  cut(n);
+  go_back(n);
   return n;
 }
 
@@ -209,14 +228,17 @@ Result<CheckpointPtr> ChunkSequence::checkpoint() {
   if (length_ > 0)
     for (const StateDecl& s : form_->states)
       bytes += chunk_bytes(s, form_->kv, form_->cell(s, length_ - 1).chunk.length);
-  return std::make_shared<ChunkCheckpoint>(states_, length_, bytes);
+  std::vector<cpu::RecurrentPages> recurrent;
+  for (const cpu::RecurrentPages& r : recurrent_) bytes += recurrent.emplace_back(r.snapshot()).bytes_held();
+  return std::make_shared<ChunkCheckpoint>(states_, std::move(recurrent), length_, bytes);
 }
 
 Result<void> ChunkSequence::restore(const Checkpoint& checkpoint) {
   const auto* mine = dynamic_cast<const ChunkCheckpoint*>(&checkpoint);
-  if (mine == nullptr || mine->states.size() != states_.size())
+  if (mine == nullptr || mine->states.size() != states_.size() || mine->recurrent.size() != recurrent_.size())
     return error(Code::invalid_argument, "the checkpoint belongs to another target");
   states_ = mine->states;
+  recurrent_ = mine->recurrent;
   cut(mine->length());
   return {};
 }
@@ -224,15 +246,19 @@ Result<void> ChunkSequence::restore(const Checkpoint& checkpoint) {
 Result<std::unique_ptr<Sequence>> ChunkSequence::fork(int64_t n) {
   if (n < 0 || n > length_)
     return error(Code::invalid_argument, "cannot fork at {}: the sequence has {} tokens", n, length_);
-  if (!restorable(n))
-    return error(Code::invalid_argument, "cannot fork at {}: a window has moved on; {} can be restored", n, length_);
+  if (restorable(n) != n)
+    return error(Code::invalid_argument,
+                 "cannot fork at {}: a window or a recurrent state has moved on; {} can be restored", n, length_);
   auto copy = std::make_unique<ChunkSequence>(form_);
   copy->states_ = states_;
-  copy->cut(n);
+  copy->recurrent_ = recurrent_;
+  copy->length_ = length_;
+  copy->go_back(n);
   return copy;
 }
 
 Result<void> ChunkSequence::export_to(StateSink& sink) const {
+  for (const cpu::RecurrentPages& r : recurrent_) RETURN_IF_ERROR(r.export_to(length_, sink));
   const int64_t bytes = element_bytes(form_->kv);
   for (size_t i = 0; i < states_.size(); ++i) {
     const StateDecl& s = form_->states[i];
@@ -311,7 +337,8 @@ Result<void> ChunkSequence::import_from(StateSource& source) {
     return error(Code::context_overflow, "the saved state has {} tokens, the context {}", source.length(),
                  form_->max_context);
   ChunkSequence fresh(form_);
-  RETURN_IF_ERROR(fresh.prepare(source.length()));
+  for (cpu::RecurrentPages& r : fresh.recurrent_) RETURN_IF_ERROR(r.import_from(source));
+  RETURN_IF_ERROR(fresh.make_rooms(source.length()));
   for (size_t i = 0; i < states_.size(); ++i) {
     const StateDecl& s = form_->states[i];
     const int64_t first = first_canonical_position(s, source.length()), count = source.length() - first;
@@ -332,6 +359,7 @@ Result<void> ChunkSequence::import_from(StateSource& source) {
       fresh.write(i, first + p, k.data() + p * s.heads * s.head_dim, v.data() + p * s.heads * s.value_dim);
   }
   states_ = std::move(fresh.states_);
+  recurrent_ = std::move(fresh.recurrent_);
   length_ = source.length();
   last_step_rows_ = 0;
   return {};

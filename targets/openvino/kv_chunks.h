@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "targets/cpu/recurrent_pages.h"
 #include "targets/executable.h"
 #include "targets/openvino/host_memory.h"
 
@@ -53,12 +54,14 @@ int64_t chunk_bytes(const StateDecl& state, KvFormat format, int64_t length);
 
 // What all sequences of a model share.
 struct ChunkForm {
-  std::vector<StateDecl> states;
+  std::vector<StateDecl> states;  // of K and V
   KvFormat kv = KvFormat::f16;
   int64_t max_context = 0;
   int64_t base = 1024;
   int64_t max_step_rows = 64;  // the part of a ring beside its window
   HostMemory memory = {};
+  std::vector<StateDecl> recurrent = {};  // convolutions and delta states, kept as the CPU target keeps them
+  std::shared_ptr<cpu::PagePool> pages = std::make_shared<cpu::PagePool>();
 
   // Positions of the ring of a window; 0 for a state that keeps all.
   int64_t ring(const StateDecl& state) const { return state.window > 0 ? state.window + max_step_rows : 0; }
@@ -88,6 +91,7 @@ class ChunkSequence final : public Sequence {
   Result<void> prepare(int64_t rows);
   void write(size_t state, int64_t position, const float* k, const float* v);
   void extend(int64_t rows);
+  std::vector<cpu::RecurrentPages>& recurrent() { return recurrent_; }
   int64_t chunks(size_t state) const { return static_cast<int64_t>(states_[state].chunks.size()); }
   KvChunk& chunk(size_t state, int64_t index) const { return *states_[state].chunks[static_cast<size_t>(index)]; }
 
@@ -98,12 +102,15 @@ class ChunkSequence final : public Sequence {
     int64_t first_kept = 0;  // a ring, or an imported window, has no positions before it
   };
   friend class ChunkCheckpoint;
+  Result<void> make_rooms(int64_t rows);  // for so many in all chunks and rings
   Result<void> make_room(size_t state, int64_t index, int64_t length);
   void cut(int64_t n);
-  bool restorable(int64_t n) const;
+  void go_back(int64_t n);
+  int64_t restorable(int64_t n) const;  // the longest length of at most n
 
   std::shared_ptr<const ChunkForm> form_;
   std::vector<State> states_;
+  std::vector<cpu::RecurrentPages> recurrent_;
   int64_t length_ = 0;
   int64_t last_step_rows_ = 0;
 };

@@ -31,13 +31,14 @@ class KvSide {
   // segment.
   virtual Result<void> begin(const Step& step, std::span<const Row> rows) = 0;
   virtual Result<void> run(size_t segment, std::byte* arena) = 0;
+  // Of the rows that begin() was told of: where each sequence's lie, and its convolution and delta states.
+  virtual std::span<const cpu::Span> spans() const = 0;
   // Seconds inside the device since the start: no work of the host's.
   virtual double device_seconds() const { return 0; }
   // And in attention by the host's own kernels, which is the model's work too.
   virtual double attention_seconds() const { return 0; }
 
   virtual int64_t state_bytes(int64_t tokens) const = 0;
-  virtual int64_t work_bytes() const { return 0; }
   virtual bool truncates_freely() const = 0;
 
   // Of its sequences, which are ChunkSequences then; none for pages.

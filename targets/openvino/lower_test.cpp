@@ -336,7 +336,7 @@ TEST_F(WithOpenVinoLowering, of_norms_rotations_gates_and_caps) {
   equals_reference("",
                    "  %0 = input \"x\" : f32[S,4,20]\n  %1 = input \"c\" : f32[S,8]\n  %2 = input \"s\" : f32[S,8]\n"
                    "  %3 = rope(%0, %1, %2) \"y\" : f32[S,4,20]\n  return y=%3\n");
-  for (const char* kind : {"silu", "gelu_tanh", "gelu", "sigmoid", "relu"})
+  for (const char* kind : {"silu", "gelu_tanh", "gelu", "sigmoid", "relu", "softplus"})
     equals_reference("",
                      fmt::format("{}  %1 = input \"up\" : f32[S,64]\n"
                                  "  %2 = gated(%0, %1; activation=\"{}\") \"y\" : f32[S,64]\n  return y=%2\n",

@@ -16,10 +16,10 @@
 #include "targets/op_observer.h"
 #include "targets/openvino/compile.h"
 #include "targets/openvino/fused_variants.h"
+#include "targets/openvino/host_plans.h"
 #include "targets/openvino/kv_side.h"
 #include "targets/openvino/memory_model.h"
 #include "targets/openvino/platforms.h"
-#include "targets/openvino/supported.h"
 
 namespace onw {
 namespace {
@@ -36,12 +36,15 @@ constexpr int64_t kDynamicRows = 128;
 // Steps after which the device has packed every weight: it does so when a graph of any number of rows first runs.
 constexpr int kPackingSteps = 3;
 
-// What all weights of the program take, as they lie.
-int64_t weight_bytes(const Program& program, const WeightSet& weights) {
-  int64_t bytes = 0;
+struct WeightBytesByPlace {
+  int64_t graphs = 0;   // as they lie
+  int64_t experts = 0;  // which stay where they are
+};
+WeightBytesByPlace weight_bytes(const Program& program, const WeightSet& weights) {
+  WeightBytesByPlace bytes;
   for (const WeightDecl& w : program.weights)
     if (const auto view = weights.find(w.name))
-      bytes += static_cast<int64_t>(view->codes.size() + view->scales.size() + view->minima.size());
+      (w.role == WeightRole::expert ? bytes.experts : bytes.graphs) += view->stored_bytes();
   return bytes;
 }
 
@@ -57,6 +60,20 @@ std::string hardware_text(const OpenVinoOptions& o, const Platform& platform) {
   return text;
 }
 
+// Hands on what it sees, and adds up its time.
+class Timed final : public OpObserver {
+ public:
+  explicit Timed(OpObserver* to) : to_(to) {}
+  void seen(const SeenOp& op) override {
+    seconds += op.seconds;
+    to_->seen(op);
+  }
+  double seconds = 0;
+
+ private:
+  OpObserver* to_;
+};
+
 class OpenVino final : public Executable {
  public:
   static Result<std::unique_ptr<Executable>> create(const Program& program, WeightSet weights,
@@ -68,7 +85,9 @@ class OpenVino final : public Executable {
     target->blocks_ = std::move(compiled->blocks);
     target->constants_ = std::move(compiled->constants);
     RETURN_IF_ERROR(target->wire());
-    target->weight_bytes_ = weight_bytes(program, weights);
+    const WeightBytesByPlace bytes = weight_bytes(program, weights);
+    target->weight_bytes_ = bytes.graphs;
+    target->expert_bytes_ = bytes.experts + target->host_->exact_bytes();
     target->packed_bytes_ = packed_weight_bytes(program, weights);
     target->inner_row_bytes_ = inner_row_bytes(target->cut_);
     const auto embedding = weights.find(program.embedding);
@@ -96,17 +115,18 @@ class OpenVino final : public Executable {
     int64_t rows = fused * largest_;
     for (const Block& block : blocks_) rows += block.rows == kRows ? largest_ : block.rows;
     MemoryNeed n;
-    n.weights_bytes = packed_bytes_ * blocks;
+    n.weights_bytes = packed_bytes_ * blocks + expert_bytes_;
     n.state_bytes = kv_->state_bytes(tokens) * sequences;
-    n.work_bytes = arena_bytes_ + fused_places_.buffers.bytes + info_.vocabulary * 4 + rows * inner_row_bytes_ +
-                   kLibraryBytes + kGraphBytes * blocks * static_cast<int64_t>(cut_.segments.size() + 1) +
+    n.work_bytes = arena_bytes_ + host_->work_bytes() + fused_places_.buffers.bytes + info_.vocabulary * 4 +
+                   rows * inner_row_bytes_ + kLibraryBytes +
+                   kGraphBytes * blocks * static_cast<int64_t>(cut_.segments.size() + 1) +
                    platform_->work_bytes * blocks;
     return n;
   }
 
   Cost cost(const StepShape& s) const override {
     constexpr double kBytesPerSecond = 1.5e10, kOpsPerSecond = 7e11;
-    const auto bytes = static_cast<double>(weight_bytes_);
+    const auto bytes = static_cast<double>(weight_bytes_ + host_->weight_bytes());
     const auto kv = static_cast<double>(kv_->state_bytes(s.depth));
     return {std::max((bytes + kv * s.sequences) / kBytesPerSecond, 4 * bytes * s.rows / kOpsPerSecond)};
   }
@@ -185,6 +205,11 @@ class OpenVino final : public Executable {
     // A static graph reads and writes whole blocks, however few rows there are.
     const bool dynamic = options_.block_rows.empty();
     largest_ = dynamic ? std::min<int64_t>(options_.max_step_rows, kDynamicRows) : options_.block_rows.back();
+    // Recurrent states take a step at once.
+    if (std::ranges::any_of(program.states, is_recurrent)) {
+      info_.max_step_rows = std::min(info_.max_step_rows, static_cast<int>(largest_));
+      info_.max_partial_rows = std::min(kDeltaChunk, info_.max_step_rows);
+    }
     head_rows_ = dynamic ? std::min(kHeadRows, largest_) : largest_;
     auto body = plan_buffers(cut_, largest_);
     RETURN_IF_ERROR(body);
@@ -196,6 +221,11 @@ class OpenVino final : public Executable {
     auto arena = memory_.allocate(arena_bytes_);
     RETURN_IF_ERROR(arena);
     arena_ = std::move(*arena);
+    auto host = HostPlans::create(
+        program, cut_, body_buffers_, weights,
+        {.isa = options_.isa, .threads = options_.threads, .max_rows = largest_, .exact = options_.exact});
+    RETURN_IF_ERROR(host);
+    host_ = std::move(*host);
     const KvSideOptions side{.kv = options_.kv,
                              .isa = options_.isa,
                              .threads = options_.threads,
@@ -259,8 +289,27 @@ class OpenVino final : public Executable {
     return {};
   }
 
+  // Convolutions, the delta rule and experts: ops of the model, each shown by itself.
+  void run_host_plan(size_t segment, int64_t rows) {
+    const auto start = Clock::now();
+    Timed timed(observer_);
+    host_->run(segment, {.arena = arena_.get(),
+                         .rows = rows,
+                         .spans = kv_->spans(),
+                         .pool = &pool_,
+                         .isa = options_.isa,
+                         .row_ops = &row_ops(options_.isa),
+                         .delta = &delta_ops(options_.isa),
+                         .observer = observer_ == nullptr ? nullptr : &timed});
+    show("states and experts, in and out", "host", since(start) - timed.seconds);
+  }
+
   // The device's part of it, and attention by the host's kernels, are shown apart.
-  Result<void> run_host(size_t segment) {
+  Result<void> run_host(size_t segment, int64_t rows) {
+    if (host_->has(segment)) {
+      run_host_plan(segment, rows);
+      return {};
+    }
     const auto start = Clock::now();
     const double device_before = kv_->device_seconds(), attention_before = kv_->attention_seconds();
     RETURN_IF_ERROR(kv_->run(segment, arena_.get()));
@@ -296,7 +345,7 @@ class OpenVino final : public Executable {
     for (size_t s = 0; s < block.body.size(); ++s) {
       if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
       RETURN_IF_ERROR(run_graph(block.body[s], "body", c.rows, body_buffers_, arena_.get()));
-      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s));
+      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s, c.rows));
     }
     return take_results(rows, body_buffers_.slots.at("hidden").f32(c), block, cancel);
   }
@@ -337,9 +386,12 @@ class OpenVino final : public Executable {
 
   // ---- With attention inside the graphs
 
-  // Values of their own places: in one graph an input may not lie where an output does.
+  // Where the host has to act for caches alone. Values of their own places: in one graph an input may not lie where an
+  // output does.
   Result<void> plan_fused(const Program& program) {
-    if (options_.fused.variants <= 0 || kv_->chunk_form() == nullptr) {
+    const bool only_caches =
+        std::ranges::all_of(cut_.host, [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); });
+    if (options_.fused.variants <= 0 || kv_->chunk_form() == nullptr || !only_caches) {
       without_fused("");
       return {};
     }
@@ -456,7 +508,7 @@ class OpenVino final : public Executable {
   CutFunction cut_;
   BufferPlan body_buffers_, head_buffers_;
   int64_t largest_ = 0, head_rows_ = 0, arena_bytes_ = 0;  // rows at once, of them through the head; bytes
-  int64_t weight_bytes_ = 0, packed_bytes_ = 0, inner_row_bytes_ = 0;
+  int64_t weight_bytes_ = 0, packed_bytes_ = 0, expert_bytes_ = 0, inner_row_bytes_ = 0;
   int steps_ = 0;  // until the weights are packed
   const Platform* platform_;
   HostMemory memory_;
@@ -466,6 +518,7 @@ class OpenVino final : public Executable {
   std::vector<Block> blocks_;
   ThreadPool pool_;
   std::unique_ptr<KvSide> kv_;
+  std::unique_ptr<HostPlans> host_;
   std::vector<RopeTable> rope_tables_;
   float embedding_scale_ = 1;
   std::vector<std::vector<float>> inv_freq_;
@@ -482,7 +535,8 @@ Result<std::unique_ptr<Executable>> make_openvino(const Program& program, Weight
   RETURN_IF_ERROR(verify(program));
   if (program.function("body") == nullptr || program.function("head") == nullptr)
     return error(Code::invalid_argument, "the program has no function 'body' or 'head'");
-  RETURN_IF_ERROR(openvino::check_supported(program, options.platform));
+  for (const StateDecl& s : program.states)
+    if (is_recurrent(s)) RETURN_IF_ERROR(check_recurrent(s));
   CHECK(options.runtime != nullptr && find_platform(options.platform) != nullptr);
   CHECK(std::ranges::is_sorted(options.block_rows));
   return OpenVino::create(program, std::move(weights), options);

@@ -23,7 +23,8 @@ class PageSide final : public KvSide {
                                 .max_context = options_.max_context};
     for (const auto& between : cut.host) {
       steps_.emplace_back();
-      for (const HostStep& step : between) RETURN_IF_ERROR(add(step, buffers, weights, plan));
+      for (const HostStep& step : between)
+        if (is_of_cache(step)) RETURN_IF_ERROR(add(step, buffers, weights, plan));
     }
     return {};
   }
@@ -35,10 +36,13 @@ class PageSide final : public KvSide {
   Result<void> begin(const Step& step, std::span<const Row> rows) override {
     spans_.clear();
     for (size_t r = 0; r < rows.size(); ++r) {
-      if (r == 0 || rows[r - 1].sequence != rows[r].sequence)
+      if (r == 0 || rows[r - 1].sequence != rows[r].sequence) {
+        cpu::CpuSequence& sequence = cpu_sequence(*step.sequences[static_cast<size_t>(rows[r].sequence)]);
         spans_.push_back({.first_row = static_cast<int64_t>(r),
                           .first_position = rows[r].index,
-                          .states = &cpu_sequence(*step.sequences[static_cast<size_t>(rows[r].sequence)]).states()});
+                          .states = &sequence.states(),
+                          .recurrent = &sequence.recurrent()});
+      }
       ++spans_.back().rows;
     }
     rows_ = static_cast<int64_t>(rows.size());
@@ -64,18 +68,21 @@ class PageSide final : public KvSide {
     return {};
   }
 
+  std::span<const cpu::Span> spans() const override { return spans_; }
   double attention_seconds() const override { return attention_seconds_; }
 
   int64_t state_bytes(int64_t tokens) const override {
     int64_t bytes = 0;
     for (const StateDecl& s : form_->program.states)
-      bytes +=
-          cpu::page_bytes(s, options_.kv) * cpu::pages_needed(s, tokens, cpu::kWindowSlack + options_.max_step_rows);
+      bytes += is_recurrent(s) ? cpu::recurrent_bytes(s)
+                               : cpu::page_bytes(s, options_.kv) *
+                                     cpu::pages_needed(s, tokens, cpu::kWindowSlack + options_.max_step_rows);
     return bytes;
   }
 
   bool truncates_freely() const override {
-    return std::ranges::none_of(form_->program.states, [](const StateDecl& s) { return s.window > 0; });
+    return std::ranges::none_of(form_->program.states,
+                                [](const StateDecl& s) { return s.window > 0 || is_recurrent(s); });
   }
 
  private:
@@ -93,11 +100,12 @@ class PageSide final : public KvSide {
     const int state = form_->program.state(n.attributes.text("state"));
     CHECK(state >= 0);
     const StateDecl& decl = form_->program.states[static_cast<size_t>(state)];
+    const int place = form_->program.place(state);
     const auto slot = [&](const std::string& name) { return buffers.slots.at(name); };
     if (n.op == Op::kv_write) {
       steps_.back().push_back({cpu::make_kv_write(n.label, {.k = slot(step.operands[0]),
                                                             .v = slot(step.operands[1]),
-                                                            .state = state,
+                                                            .state = place,
                                                             .heads = decl.heads,
                                                             .head_dim = decl.head_dim}),
                                true});
@@ -107,7 +115,7 @@ class PageSide final : public KvSide {
       return error(Code::unsupported, "{}: bidirectional attention, or values of a size of their own", n.label);
     cpu::AttentionStep attention{.q = slot(step.operands[0]),
                                  .y = slot(step.result),
-                                 .state = state,
+                                 .state = place,
                                  .heads = n.type.shape[1],
                                  .kv_heads = decl.heads,
                                  .window = n.attributes.integer("window")};

@@ -130,7 +130,7 @@ TEST(Decompose, rope_whole_and_partial) {
 }
 
 TEST(Decompose, activations) {
-  for (const char* kind : {"silu", "gelu_tanh", "gelu", "sigmoid", "relu"}) {
+  for (const char* kind : {"silu", "gelu_tanh", "gelu", "sigmoid", "relu", "softplus"}) {
     coarse_equals_primitives(
         "", fmt::format("{}  %1 = activate(%0; activation=\"{}\") \"y\" : f32[S,64]\n  return y=%1\n", kX, kind));
     coarse_equals_primitives("", fmt::format("{}  %1 = input \"up\" : f32[S,64]\n  %2 = gated(%0, %1; "
