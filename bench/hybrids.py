@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a model that tools/train_hybrids.py trained has learnt: loss, routers, drafts of its MTP layer; and whether onw computes it.
 
-    bench/hybrids.py run FOLDER --out bench/results/hybrid-NAME.json [--rows 64] [--onw build/release/onw]
+    bench/hybrids.py run FOLDER --out bench/results/hybrid-NAME.json [--rows 64] [--onw build/release/onw] [--recordings DIR]
     bench/hybrids.py table bench/results/hybrid-*.json
 
 All on FOLDER/held_out.txt, in rows of 256 tokens spread evenly over it, in FP32. Routers: by layer, how even the load is (entropy over
@@ -15,8 +15,9 @@ tokens of the rows. `own text`: behind the model's own greedy answers to 64 toke
 `first_right` is the first guess alone, `right_after` guess n where those before it were right, `tokens_a_step` the model's own token
 and the right guesses.
 
---onw converts the folder without quantising and compares `onw eval` on the reference with torch, logits of the first rows and
-perplexity. Needs torch and transformers.
+--onw converts the folder without quantising and compares `onw eval` on the reference with torch: every logit of the first 1,024 tokens, and
+perplexity. --recordings keeps the token ids of the model's own greedy answers, the first 64 of each being the prompt, for
+`onw bench --replay FILE --depth 64`. Needs torch and transformers.
 """
 import argparse
 import json
@@ -140,10 +141,14 @@ def own_text(body, rows):
     return out[:, :PROMPT + CONTINUED]
 
 
-def drafts(body, mtp, rows):
+def drafts(body, mtp, rows, recordings):
     import torch
     real = torch.cat([right_guesses(body, mtp, part[:, :cut]) for part in rows.split(16) for cut in CUTS])
     own = own_text(body, rows[:16])
+    if recordings is not None:
+        recordings.mkdir(parents=True, exist_ok=True)
+        for i, ids in enumerate(own.tolist()):
+            (recordings / f"own-{i:02}.txt").write_text(" ".join(map(str, ids)) + "\n")
     places = range(PROMPT, PROMPT + CONTINUED - DEPTH, APART)
     return {"real text": draft_figures(real),
             "own text": draft_figures(torch.cat([right_guesses(body, mtp, own[:, :at]) for at in places]))}
@@ -173,7 +178,7 @@ def compare(onw, folder, body, rows):
     loss = [next_token_loss(x[None], ids).item() for x in (theirs, ours)]
     return {"tokens": ids.numel(), "largest_difference": float((ours - theirs).abs().max()), "largest_logit": float(theirs.abs().max()),
             "same_first_choice": float((ours.argmax(-1) == theirs.argmax(-1)).float().mean()),
-            "perplexity_torch": math.exp(loss[0]), "perplexity_onw": math.exp(loss[1]), "onw_eval": told}
+            "perplexity_torch": math.exp(loss[0]), "perplexity_onw": math.exp(loss[1]), "perplexity_onw_eval": told["perplexity"]}
 
 
 def run(options):
@@ -191,7 +196,7 @@ def run(options):
     if report["training"]:
         report["routers"]["before training"] = routers(untrained(options.folder), rows)
     if mtp is not None:
-        report["drafts"] = drafts(body, mtp, rows)
+        report["drafts"] = drafts(body, mtp, rows, options.recordings)
     if options.onw:
         report["onw"] = compare(options.onw, options.folder, body, rows)
     options.out.write_text(json.dumps(report, indent=1) + "\n")
@@ -228,6 +233,7 @@ def main():
     one.add_argument("--rows", type=int, default=64)
     one.add_argument("--threads", type=int, default=os.cpu_count())
     one.add_argument("--onw", type=pathlib.Path)
+    one.add_argument("--recordings", type=pathlib.Path)
     one.set_defaults(act=run)
     two = commands.add_parser("table")
     two.add_argument("files", type=pathlib.Path, nargs="+")
