@@ -34,7 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import machine  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FORMATS = ["q4g128", "q4sg128", "q4g64", "q4sg64", "q4g32", "q4g32m", "iq4g32", "nf4c", "q4c", "q8c", "q8g32", "f32"]
+FORMATS = ["q4g128", "q4sg128", "q4g64", "q4sg64", "q4g32", "q4g32m", "iq4g32", "nf4c", "q4c", "u2g128", "q8c", "q8g32", "f32"]
 PEER_FORMATS = ["Q4_0", "Q4_1", "Q4_K_M", "Q8_0"]
 WINDOW = 512
 EXCERPT_BYTES = 2600  # somewhat more than a window of most tokenizers

@@ -72,7 +72,7 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--file", Kind::text, "NAME", "", "", "pull", "Takes only this file of a repository that has several models"},
     {"--for", Kind::choice, "cpu|npu", "cpu", "", "convert pull", "The device class whose layout and formats to write"},
     {"--format", Kind::text, "FORMAT", "", "", "convert pull",
-     "Weight format, such as q4g128, q8c, nf4c, f16 (default: without loss from GGUF, else the device's)"},
+     "Weight format, such as q4g128, q8c, nf4c, u2g128, f16 (default: without loss from GGUF, else the device's)"},
     {"--importance", Kind::text, "FILE", "", "", "convert",
      "How large activations were on a text (tools/importance.py): weighs errors of 4-bit weights, equalises inputs of "
      "8-bit ones"},

@@ -29,10 +29,26 @@ constexpr std::array kBlocks = {
     BlockInfo{24, "I8", 1, 1, false},         BlockInfo{25, "I16", 1, 2, false},
     BlockInfo{26, "I32", 1, 4, false},        BlockInfo{27, "I64", 1, 8, false},
     BlockInfo{28, "F64", 1, 8, true},         BlockInfo{29, "IQ1_M", 256, 56, false},
-    BlockInfo{30, "BF16", 1, 2, true},        BlockInfo{34, "TQ1_0", 256, 54, false},
-    BlockInfo{35, "TQ2_0", 256, 66, false},   BlockInfo{39, "MXFP4", 32, 17, true},
-    BlockInfo{40, "NVFP4", 64, 36, false},    BlockInfo{41, "Q1_0", 128, 18, false},
+    BlockInfo{30, "BF16", 1, 2, true},        BlockInfo{34, "TQ1_0", 256, 54, true},
+    BlockInfo{35, "TQ2_0", 256, 66, true},    BlockInfo{39, "MXFP4", 32, 17, true},
+    BlockInfo{40, "NVFP4", 64, 36, false},    BlockInfo{41, "Q1_0", 128, 18, true},
+    BlockInfo{42, "Q2_0", 64, 18, true},      BlockInfo{142, "PQ2_0", 128, 34, true},
+    BlockInfo{143, "PTQ1_0", 128, 28, true},
 };
+
+// `bytes` bytes of `digits` base-3 digits each, the first digit of all bytes before the second: a byte is the number of
+// its digits over 3^5 as a fraction of 256, so that times 3 a digit goes over the edge.
+int8_t* base_3(const uint8_t* packed, int bytes, int digits, int8_t* codes) {
+  uint32_t power = 1;
+  for (int digit = 0; digit < digits; ++digit, power *= 3)
+    for (int i = 0; i < bytes; ++i) *codes++ = static_cast<int8_t>((packed[i] * power & 255) * 3 >> 8);
+  return codes;
+}
+
+// Four codes a byte, low first, in the order of the bytes.
+void twos(const uint8_t* packed, int count, int8_t* codes) {
+  for (int i = 0; i < count; ++i) codes[i] = static_cast<int8_t>(packed[i / 4] >> (i % 4 * 2) & 3);
+}
 
 template <class T>
 T load(const uint8_t* p) {
@@ -178,6 +194,46 @@ void q6_k(const uint8_t* b, float* y) {
   }
 }
 
+void times(float d, const int8_t* codes, int count, float* y) {
+  for (int i = 0; i < count; ++i) y[i] = static_cast<float>(codes[i] - 1) * d;
+}
+
+void tq1_0(const uint8_t* b, float* y) {
+  int8_t codes[256];
+  ternary_codes(BlockType::tq1_0, b, codes);
+  times(half_at(b + 52), codes, 256, y);
+}
+
+void tq2_0(const uint8_t* b, float* y) {
+  int8_t codes[256];
+  ternary_codes(BlockType::tq2_0, b, codes);
+  times(half_at(b + 64), codes, 256, y);
+}
+
+void q2_0(const uint8_t* b, float* y) {
+  int8_t codes[64];
+  ternary_codes(BlockType::q2_0, b, codes);
+  times(half_at(b), codes, 64, y);
+}
+
+void pq2_0(const uint8_t* b, float* y) {
+  int8_t codes[128];
+  ternary_codes(BlockType::pq2_0, b, codes);
+  times(half_at(b), codes, 128, y);
+}
+
+void ptq1_0(const uint8_t* b, float* y) {
+  int8_t codes[128];
+  ternary_codes(BlockType::ptq1_0, b, codes);
+  times(half_at(b + 26), codes, 128, y);
+}
+
+// A bit is a sign.
+void q1_0(const uint8_t* b, float* y) {
+  const float d = half_at(b);
+  for (int i = 0; i < 128; ++i) y[i] = (b[2 + i / 8] >> (i % 8) & 1) != 0 ? d : -d;
+}
+
 using Decoder = void (*)(const uint8_t*, float*, size_t);
 
 // `count` blocks in turn, the block decoder inlined: a plain value is one load, not one call.
@@ -200,9 +256,32 @@ constexpr std::array kDecoders = {
     DecoderRow{BlockType::q3_k, each<q3_k, 256, 110>},   DecoderRow{BlockType::q4_k, each<q4_k, 256, 144>},
     DecoderRow{BlockType::q5_k, each<q5_k, 256, 176>},   DecoderRow{BlockType::q6_k, each<q6_k, 256, 210>},
     DecoderRow{BlockType::iq4_nl, each<iq4_nl, 32, 18>}, DecoderRow{BlockType::mxfp4, each<mxfp4, 32, 17>},
+    DecoderRow{BlockType::tq1_0, each<tq1_0, 256, 54>},  DecoderRow{BlockType::tq2_0, each<tq2_0, 256, 66>},
+    DecoderRow{BlockType::q1_0, each<q1_0, 128, 18>},    DecoderRow{BlockType::q2_0, each<q2_0, 64, 18>},
+    DecoderRow{BlockType::pq2_0, each<pq2_0, 128, 34>},  DecoderRow{BlockType::ptq1_0, each<ptq1_0, 128, 28>},
 };
 
 }  // namespace
+
+void ternary_codes(BlockType type, const uint8_t* b, int8_t* codes) {
+  switch (type) {
+    case BlockType::tq1_0:  // 32 bytes of five digits, 16 of five, 4 of four, d
+      base_3(b + 48, 4, 4, base_3(b + 32, 16, 5, base_3(b, 32, 5, codes)));
+      return;
+    case BlockType::tq2_0:  // 32 bytes hold 128 values: bits 2s..2s+1 of byte l are value 32 s + l; then d
+      for (int i = 0; i < 256; ++i) codes[i] = static_cast<int8_t>(b[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3);
+      return;
+    case BlockType::ptq1_0:  // 16 bytes of five digits, 8 of five, 2 of four, d
+      base_3(b + 24, 2, 4, base_3(b + 16, 8, 5, base_3(b, 16, 5, codes)));
+      return;
+    case BlockType::q2_0:  // d, then codes
+      return twos(b + 2, 64, codes);
+    case BlockType::pq2_0:
+      return twos(b + 2, 128, codes);
+    default:
+      CHECK(false && "not a ternary type");
+  }
+}
 
 float fp4_value(int code) {
   constexpr std::array kMagnitudes = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};

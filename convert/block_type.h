@@ -25,7 +25,18 @@ enum class BlockType : uint32_t {
   iq4_nl = 20,
   f64 = 28,
   bf16 = 30,
+  tq1_0 = 34,
+  tq2_0 = 35,
   mxfp4 = 39,
+  q1_0 = 41,
+  q2_0 = 42,    // groups of 64; a file with groups of 128 under this number is read as PQ2_0 (convert/gguf.cpp)
+  pq2_0 = 142,  // Prism's numbers
+  ptq1_0 = 143,
+
+  // In no GGUF file: codes, scales and biases as three tensors (convert/affine_tensor.h).
+  affine_u2 = 0x10000,  // 1 or 2 bits, groups of 128 or a multiple
+  affine_q4 = 0x10001,  // up to 4 bits, groups of 32 or a multiple
+  affine_q8 = 0x10002,  // 8 bits
 };
 
 struct BlockInfo {
@@ -36,12 +47,15 @@ struct BlockInfo {
   bool readable;  // dequantise knows it; of the others only the size is known
 };
 
-// Null for a number that no known version of the format has.
+// Null for a number that no known version of the format has, and for what GGUF files do not have.
 const BlockInfo* block_info(uint32_t number);
 inline const BlockInfo& block_info(BlockType type) { return *block_info(static_cast<uint32_t>(type)); }
 
 // The values of whole blocks as FP32; `out` has room for blocks.size() / bytes * values. Only for readable types.
 void dequantise_blocks(BlockType type, std::span<const std::byte> blocks, float* out);
+
+// The codes of one block of TQ1_0, TQ2_0, Q2_0, PQ2_0 or PTQ1_0: a value is (code - 1) * d.
+void ternary_codes(BlockType type, const uint8_t* block, int8_t* codes);
 
 // IQ4_NL's 16 levels.
 extern const int8_t kIq4Levels[16];

@@ -18,9 +18,9 @@ struct Nearest {
   WeightFormat format;
 };
 constexpr std::array kNearest = {
-    Nearest{BlockType::q2_k, q4g32m}, Nearest{BlockType::q3_k, q4g32}, Nearest{BlockType::q6_k, q8g32},
-    Nearest{BlockType::f32, f32},     Nearest{BlockType::f64, f32},    Nearest{BlockType::f16, f16},
-    Nearest{BlockType::bf16, bf16},
+    Nearest{BlockType::q2_k, q4g32m}, Nearest{BlockType::q3_k, q4g32},      Nearest{BlockType::q6_k, q8g32},
+    Nearest{BlockType::f32, f32},     Nearest{BlockType::f64, f32},         Nearest{BlockType::f16, f16},
+    Nearest{BlockType::bf16, bf16},   Nearest{BlockType::affine_q8, q8g32},
 };
 
 WeightFormat taken_or_nearest(BlockType type) {
@@ -89,10 +89,10 @@ FormatChoice choose_format(const WeightDecl& weight, BlockType source_type, bool
 
 Result<WeightFormat> parse_format_option(std::string_view asked) {
   const auto format = weight_format(asked);
-  if (format && is_supported(*format) && *format != e4g32) return *format;
+  if (format && *format != e4g32) return *format;
   std::string known;
   for (const FormatInfo& f : all_formats())
-    if (is_supported(f.format) && f.format != e4g32) known += fmt::format("{}{}", known.empty() ? "" : ", ", f.name);
+    if (f.format != e4g32) known += fmt::format("{}{}", known.empty() ? "" : ", ", f.name);
   return error(Code::usage, "--format '{}': {}. Formats: {}", asked,
                format ? "not possible for whole models" : "unknown", known);
 }

@@ -394,7 +394,8 @@ TEST(Convert, folders_may_have_any_name) {
 TEST(ChooseFormat, option_names_are_those_of_the_table) {
   EXPECT_EQ(parse_format_option("q4sg128"), WeightFormat::q4sg128);
   EXPECT_THAT(parse_format_option("q4").error().message, HasSubstr("q4g128"));
-  EXPECT_THAT(parse_format_option("u2g128").error().message, HasSubstr("not possible"));
+  EXPECT_EQ(parse_format_option("u2g128"), WeightFormat::u2g128);
+  EXPECT_THAT(parse_format_option("e4g32").error().message, HasSubstr("not possible"));
   EXPECT_EQ(parse_device_class("gpu").error().code, Code::usage);
 }
 

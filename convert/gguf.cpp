@@ -207,6 +207,35 @@ Result<int64_t> alignment_of(const GgufHeader& header, std::string_view where) {
   return static_cast<int64_t>(*n);
 }
 
+// Files from before Q2_0 was settled hold groups of 128 under its number, in fewer bytes. Their tensors would overlap.
+// As old ones they must follow each other without gaps, so that a damaged file is not taken for one.
+void settle_q2_0(GgufHeader& header, int64_t file_bytes) {
+  std::vector<GgufTensor*> order;
+  for (GgufTensor& t : header.tensors) order.push_back(&t);
+  std::ranges::sort(order, {}, &GgufTensor::begin);
+  const auto next = [&](size_t i) {
+    return i + 1 < order.size() ? order[i + 1]->begin : std::max<int64_t>(file_bytes - header.data_begin, 0);
+  };
+  const BlockInfo &settled = block_info(BlockType::q2_0), &old = block_info(BlockType::pq2_0);
+  const auto old_bytes = [&](const GgufTensor& t) {
+    return (t.end - t.begin) / settled.bytes * settled.values / old.values * old.bytes;
+  };
+  bool is_old = false;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const GgufTensor& t = *order[i];
+    if (t.type != BlockType::q2_0) continue;
+    const int64_t gap = next(i) - t.begin - old_bytes(t);
+    if (t.shape.back() % old.values != 0 || gap < 0 || gap >= header.alignment) return;
+    is_old = is_old || t.end > next(i);
+  }
+  if (!is_old) return;
+  for (GgufTensor* t : order) {
+    if (t->type != BlockType::q2_0) continue;
+    t->end = t->begin + old_bytes(*t);
+    t->type = BlockType::pq2_0;
+  }
+}
+
 Result<void> place_tensors(GgufHeader& header, int64_t file_bytes, std::string_view where) {
   for (GgufTensor& t : header.tensors) {
     const auto end = checked_add(t.end, header.data_begin);
@@ -290,6 +319,7 @@ Result<GgufHeader> parse_gguf(std::span<const std::byte> file, std::string_view 
     header.tensors.push_back(std::move(*tensor));
   }
   header.data_begin = round_up(in.at(), *alignment);
+  settle_q2_0(header, static_cast<int64_t>(file.size()));
   RETURN_IF_ERROR(place_tensors(header, static_cast<int64_t>(file.size()), where));
   return header;
 }

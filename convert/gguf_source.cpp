@@ -70,6 +70,12 @@ class GgufSource final : public ModelSource {
     auto parts = GgufParts::open(path);
     RETURN_IF_ERROR(parts);
     source->parts_ = std::move(*parts);
+    if (source->first().value("prism.hadamard.version") != nullptr ||
+        source->first().value("prism.hadamard.block_size") != nullptr)
+      return error(Code::unsupported,
+                   "{}: its weights are rotated (prism.hadamard), which is read from the MLX folder of the same model "
+                   "alone: without the rotation it would write nonsense. Take that folder",
+                   path.string());
     const auto family = find_gguf_family(source->first().architecture());
     if (!family)
       return Failure(Error{family.error().code, fmt::format("{}: {}", path.string(), family.error().message)});

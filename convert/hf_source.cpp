@@ -7,7 +7,9 @@
 #include "base/mapped_file.h"
 #include "base/output_file.h"
 #include "convert/checkpoint.h"
+#include "convert/mlx_quantisation.h"
 #include "convert/model_source.h"
+#include "convert/rotated_checkpoint.h"
 #include "convert/stop_ids.h"
 #include "graph/json.h"
 
@@ -81,11 +83,17 @@ class HuggingFaceSource final : public ModelSource {
     RETURN_IF_ERROR(checkpoint);
     source->checkpoint_ = std::move(*checkpoint);
     source->config_ = source->checkpoint_.config();
+    auto mlx = MlxQuantisation::read(source->config_, (folder / "config.json").string());
+    RETURN_IF_ERROR(mlx);
+    source->mlx_ = std::move(*mlx);
     const json* quantised = find_object(source->config_, "quantization_config");
-    if (quantised != nullptr && find_string(*quantised, "quant_method") != "mxfp4")  // those are experts' codes
+    if (quantised != nullptr && !source->mlx_ &&
+        find_string(*quantised, "quant_method") != "mxfp4")  // those are experts' codes
       return error(Code::unsupported,
                    "{}: the weights are quantised already ({}). Take the publisher's BF16 model, or a GGUF file",
                    folder.string(), find_string(*quantised, "quant_method").value_or("an unnamed method"));
+    RETURN_IF_ERROR(take_rotated_config(source->checkpoint_, source->config_));
+    take_shifted_norms(source->checkpoint_, source->config_);
     RETURN_IF_ERROR(source->settle_tie());
     const fs::path generation_path = folder / "generation_config.json";
     const auto generation = optional_json(generation_path);
@@ -100,7 +108,7 @@ class HuggingFaceSource final : public ModelSource {
   fs::path path() const override { return checkpoint_.folder(); }
   const json& config() const override { return config_; }
   const WeightSource& source_of(const WeightDecl& weight) const override { return weight.hugging_face; }
-  bool is_quantised() const override { return false; }
+  bool is_quantised() const override { return mlx_.has_value(); }
   std::vector<int64_t> stop_ids() const override { return {stops_.begin(), stops_.end()}; }
 
   Result<std::optional<SourceTensor>> find(const WeightSource& source) const override {
@@ -109,6 +117,12 @@ class HuggingFaceSource final : public ModelSource {
       if (found.file == nullptr) continue;
       const SafeTensor& t = *found.tensor;
       if (name.ends_with(kBlocks)) return fp4_stack(name, found);
+      if (mlx_ && t.type == ElementType::u32) {
+        auto tensor = mlx_->tensor(checkpoint_, found);
+        RETURN_IF_ERROR(tensor);
+        return std::move(*tensor);
+      }
+      if (name.ends_with(kSigns)) RETURN_IF_ERROR(check_signs(found));
       const auto type = std::ranges::find(kReadable, t.type, &TypePair::element);
       if (type == kReadable.end())
         return error(
@@ -127,7 +141,8 @@ class HuggingFaceSource final : public ModelSource {
 
   std::vector<std::string> tensor_names() const override {
     std::vector<std::string> names;
-    for (const auto& [name, found] : checkpoint_.tensors()) names.push_back(name);
+    for (const auto& [name, found] : checkpoint_.tensors())
+      if (!mlx_ || !belongs_to_codes(checkpoint_, name)) names.push_back(name);
     return names;
   }
 
@@ -222,6 +237,7 @@ class HuggingFaceSource final : public ModelSource {
 
   Checkpoint checkpoint_;
   json config_;
+  std::optional<MlxQuantisation> mlx_;
   GenerationDefaults defaults_;
   std::set<int64_t> stops_;
 };

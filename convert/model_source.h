@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "convert/affine_tensor.h"
 #include "convert/block_type.h"
 #include "graph/program.h"
 #include "store/engine_json.h"
@@ -26,6 +27,7 @@ struct SourceTensor {
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
   std::span<const std::byte> scales = {};  // of MXFP4 whose codes and scales are two tensors; empty: in the blocks
+  AffineParts affine = {};                 // of codes whose scales and biases are tensors of their own
 
   // The values of row `row` of [rows, columns]; a vector is one column.
   int64_t rows() const { return shape.empty() ? 1 : shape.front(); }

@@ -12,7 +12,7 @@
 namespace onw {
 namespace {
 
-constexpr int kGroup = 32;  // of every block format that can be taken over
+constexpr int kGroup = 32;  // of MXFP4
 
 uint16_t half_bits(const uint8_t* p) {
   uint16_t bits;
@@ -68,7 +68,7 @@ void q5_1(const uint8_t* b, const GroupSink& out) {
 
 void q8_0(const uint8_t* b, const GroupSink& out) {
   *out.scales = half_bits(b);
-  std::memcpy(out.codes, b + 2, kGroup);
+  std::memcpy(out.codes, b + 2, 32);
 }
 
 void iq4_nl(const uint8_t* b, const GroupSink& out) {
@@ -109,6 +109,32 @@ void q5_k(const uint8_t* b, const GroupSink& out) {
   }
 }
 
+// (code - 1) * d for the groups of a block: scale d, minimum -d.
+template <BlockType type, int kScaleAt, int kGroups>
+void ternary(const uint8_t* b, const GroupSink& out) {
+  const uint16_t d = half_bits(b + kScaleAt);
+  for (int g = 0; g < kGroups; ++g) {
+    out.scales[g] = d;
+    out.minima[g] = d ^ 0x8000;
+  }
+  ternary_codes(type, b, out.codes);
+}
+
+// A bit is a sign: 2 d times it, less d.
+void q1_0(const uint8_t* b, const GroupSink& out) {
+  const uint16_t d = half_bits(b);
+  *out.scales = float_to_half(2 * half_to_float(d));
+  *out.minima = d ^ 0x8000;
+  for (int i = 0; i < 128; ++i) out.codes[i] = static_cast<int8_t>(b[2 + i / 8] >> (i % 8) & 1);
+}
+
+// Groups of 64 have 4 bits here: code - 1, without a minimum.
+void q2_0(const uint8_t* b, const GroupSink& out) {
+  *out.scales = half_bits(b);
+  ternary_codes(BlockType::q2_0, b, out.codes);
+  for (int i = 0; i < 64; ++i) --out.codes[i];
+}
+
 struct TakeOver {
   BlockType type;
   WeightFormat format;
@@ -116,11 +142,23 @@ struct TakeOver {
 };
 
 constexpr std::array kTakeOvers = {
-    TakeOver{BlockType::q4_0, WeightFormat::q4g32, q4_0},   TakeOver{BlockType::q4_1, WeightFormat::q4g32m, q4_1},
-    TakeOver{BlockType::q5_0, WeightFormat::q8g32, q5_0},   TakeOver{BlockType::q5_1, WeightFormat::q5g32m, q5_1},
-    TakeOver{BlockType::q8_0, WeightFormat::q8g32, q8_0},   TakeOver{BlockType::iq4_nl, WeightFormat::iq4g32, iq4_nl},
-    TakeOver{BlockType::q4_k, WeightFormat::q4g32m, q4_k},  TakeOver{BlockType::q5_k, WeightFormat::q5g32m, q5_k},
+    TakeOver{BlockType::q4_0, WeightFormat::q4g32, q4_0},
+    TakeOver{BlockType::q4_1, WeightFormat::q4g32m, q4_1},
+    TakeOver{BlockType::q5_0, WeightFormat::q8g32, q5_0},
+    TakeOver{BlockType::q5_1, WeightFormat::q5g32m, q5_1},
+    TakeOver{BlockType::q8_0, WeightFormat::q8g32, q8_0},
+    TakeOver{BlockType::iq4_nl, WeightFormat::iq4g32, iq4_nl},
+    TakeOver{BlockType::q4_k, WeightFormat::q4g32m, q4_k},
+    TakeOver{BlockType::q5_k, WeightFormat::q5g32m, q5_k},
     TakeOver{BlockType::mxfp4, WeightFormat::mxfp4, mxfp4},
+    TakeOver{BlockType::q1_0, WeightFormat::u2g128, q1_0},
+    TakeOver{BlockType::q2_0, WeightFormat::q4g64, q2_0},
+    TakeOver{BlockType::tq1_0, WeightFormat::u2g128, ternary<BlockType::tq1_0, 52, 2>},
+    TakeOver{BlockType::tq2_0, WeightFormat::u2g128, ternary<BlockType::tq2_0, 64, 2>},
+    TakeOver{BlockType::pq2_0, WeightFormat::u2g128, ternary<BlockType::pq2_0, 0, 1>},
+    TakeOver{BlockType::ptq1_0, WeightFormat::u2g128, ternary<BlockType::ptq1_0, 26, 1>},
+    TakeOver{BlockType::affine_u2, WeightFormat::u2g128, nullptr},
+    TakeOver{BlockType::affine_q4, WeightFormat::q4g32m, nullptr},
 };
 
 const TakeOver* take_over_of(BlockType type) {
@@ -170,8 +208,11 @@ std::span<const std::byte> RowReader::row_bytes(int64_t row) const {
 }
 
 Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
-  const BlockInfo& info = block_info(tensor_.type);
-  if (inputs_ == 1 && info.values > 1) {  // a quantised vector: its blocks run along it
+  if (tensor_.affine.bits > 0) {
+    const AffineTensor affine(tensor_.bytes, tensor_.scales, tensor_.affine, inputs_);
+    for (int64_t i = 0; i < count; ++i) affine.read(source_row(first + i), out + i * inputs_);
+  } else if (const BlockInfo& info = block_info(tensor_.type);
+             inputs_ == 1 && info.values > 1) {  // a quantised vector: its blocks run along it
     std::vector<float> all(tensor_.bytes.size() / info.bytes * info.values);
     dequantise_blocks(tensor_.type, tensor_.bytes, all.data());
     for (int64_t i = 0; i < count; ++i) out[i] = all[source_row(first + i)];
@@ -234,15 +275,33 @@ Result<void> RowReader::take_over_fp4(int64_t first, int64_t count, const Weight
     read_fp4(first + i, std::span(codes).subspan(i * inputs_, inputs_), exponents);
     std::ranges::transform(exponents, scales.begin() + i * groups, fp4_scale);
   }
-  RETURN_IF_ERROR(check_scales(scales, first));
+  RETURN_IF_ERROR(check_scales(scales, first, groups));
   return adopt(WeightFormat::mxfp4, codes, scales, {}, count, inputs_, out);
 }
 
-Result<void> RowReader::check_scales(std::span<const uint16_t> scales, int64_t first) const {
+Result<void> RowReader::take_over_affine(WeightFormat format, int64_t first, int64_t count,
+                                         const WeightParts& out) const {
+  const int64_t groups = inputs_ / info(format).group;
+  const AffineTensor affine(tensor_.bytes, tensor_.scales, tensor_.affine, inputs_);
+  std::vector<int8_t> codes(count * inputs_);
+  std::vector<uint16_t> scales(count * groups), minima(count * groups);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto halves = [&](std::vector<uint16_t>& all) { return std::span(all).subspan(i * groups, groups); };
+    affine.take(source_row(first + i), std::span(codes).subspan(i * inputs_, inputs_), halves(scales), halves(minima));
+    if (exponents_.empty()) continue;
+    RETURN_IF_ERROR(scale_halves(halves(scales), first + i));
+    RETURN_IF_ERROR(scale_halves(halves(minima), first + i));
+  }
+  RETURN_IF_ERROR(check_scales(scales, first, groups));
+  RETURN_IF_ERROR(check_scales(minima, first, groups));
+  return adopt(format, codes, scales, minima, count, inputs_, out);
+}
+
+Result<void> RowReader::check_scales(std::span<const uint16_t> scales, int64_t first, int64_t groups) const {
   const auto bad = std::ranges::find_if(scales, [](uint16_t s) { return !std::isfinite(half_to_float(s)); });
   if (bad == scales.end()) return {};
   return error(Code::numerics, "{}: '{}' has a scale beyond F16's 65504 in row {}. Take --format q4g32",
-               tensor_.file.string(), tensor_.name, source_row(first + (bad - scales.begin()) / (inputs_ / kGroup)));
+               tensor_.file.string(), tensor_.name, source_row(first + (bad - scales.begin()) / groups));
 }
 
 Result<void> RowReader::check_finite(std::span<const float> values, int64_t first) const {
@@ -265,24 +324,25 @@ Result<void> RowReader::scale_halves(std::span<uint16_t> halves, int64_t row) co
 }
 
 Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
+  if (tensor_.affine.bits > 0) return take_over_affine(format, first, count, out);
   if (!tensor_.scales.empty()) return take_over_fp4(first, count, out);
   const TakeOver* row = take_over_of(tensor_.type);
   CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one && fold_ != Fold::minus_exp &&
         input_exponents_.empty());
   const BlockInfo& block = block_info(tensor_.type);
-  const int64_t groups = inputs_ / kGroup;
+  const int64_t group_inputs = info(format).group, groups = inputs_ / group_inputs;
   std::vector<int8_t> codes(count * inputs_);
   std::vector<uint16_t> scales(count * groups), minima(info(format).minimum ? count * groups : 0);
   for (int64_t i = 0; i < count; ++i) {
     const auto bytes = row_bytes(first + i);
     for (int64_t k = 0; k < inputs_; k += block.values) {
-      const int64_t group = i * groups + k / kGroup;
+      const int64_t group = i * groups + k / group_inputs;
       row->unpack(
           reinterpret_cast<const uint8_t*>(bytes.data()) + k / block.values * block.bytes,
           {codes.data() + i * inputs_ + k, scales.data() + group, minima.empty() ? nullptr : minima.data() + group});
     }
   }
-  if (tensor_.type == BlockType::mxfp4) RETURN_IF_ERROR(check_scales(scales, first));
+  RETURN_IF_ERROR(check_scales(scales, first, groups));
   if (!exponents_.empty()) {
     for (int64_t i = 0; i < count; ++i)
       for (std::vector<uint16_t>* halves : {&scales, &minima})

@@ -42,8 +42,9 @@ class RowReader {
   Result<void> scale_halves(std::span<uint16_t> halves, int64_t row) const;
   // A row of MXFP4 in two tensors: its codes, and the exponent of each group's scale.
   void read_fp4(int64_t row, std::span<int8_t> codes, std::span<int> exponents) const;
+  Result<void> take_over_affine(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const;
   void read_transposed(int64_t first, int64_t count, float* out) const;
-  Result<void> check_scales(std::span<const uint16_t> scales, int64_t first) const;
+  Result<void> check_scales(std::span<const uint16_t> scales, int64_t first, int64_t groups) const;
   Result<void> take_over_fp4(int64_t first, int64_t count, const WeightParts& out) const;
   Result<void> check_finite(std::span<const float> values, int64_t first) const;
 
@@ -55,8 +56,9 @@ class RowReader {
 };
 
 // The format whose codes are those of the blocks, if there is one: Q4_0 q4g32, Q4_1 and Q4_K q4g32m, Q5_1 and Q5_K
-// q5g32m, Q5_0 and Q8_0 q8g32, IQ4_NL iq4g32, MXFP4 mxfp4 (a scale below F16's 2^-24 becomes 0). Scales are exact too,
-// but for Q4_K and Q5_K, whose products of two scales are rounded to F16.
+// q5g32m, Q5_0 and Q8_0 q8g32, IQ4_NL iq4g32, MXFP4 mxfp4 (a scale below F16's 2^-24 becomes 0); Q1_0, TQ1_0, TQ2_0,
+// PQ2_0 and PTQ1_0 u2g128, Q2_0 q4g64; affine codes u2g128 or q4g32m. Scales are exact too, but for Q4_K and Q5_K,
+// whose products of two scales are rounded to F16, and affine scales that are no F16 numbers.
 std::optional<WeightFormat> taken_over_format(BlockType type);
 
 }  // namespace onw

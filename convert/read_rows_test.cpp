@@ -34,9 +34,11 @@ struct Case {
 };
 
 TEST(RowReader, takes_over_the_codes_of_each_block_type_without_loss) {
-  const Case cases[] = {{BlockType::q4_0, {0}, 0},       {BlockType::q4_1, {0, 2}, 0},   {BlockType::q5_0, {0}, 0},
-                        {BlockType::q5_1, {0, 2}, 0},    {BlockType::q8_0, {0}, 0},      {BlockType::iq4_nl, {0}, 0},
-                        {BlockType::q4_k, {0, 2}, 5e-4}, {BlockType::q5_k, {0, 2}, 5e-4}};
+  const Case cases[] = {{BlockType::q4_0, {0}, 0},       {BlockType::q4_1, {0, 2}, 0},    {BlockType::q5_0, {0}, 0},
+                        {BlockType::q5_1, {0, 2}, 0},    {BlockType::q8_0, {0}, 0},       {BlockType::iq4_nl, {0}, 0},
+                        {BlockType::q4_k, {0, 2}, 5e-4}, {BlockType::q5_k, {0, 2}, 5e-4}, {BlockType::q1_0, {0}, 0},
+                        {BlockType::q2_0, {0}, 0},       {BlockType::tq1_0, {52}, 0},     {BlockType::tq2_0, {64}, 0},
+                        {BlockType::pq2_0, {0}, 0},      {BlockType::ptq1_0, {26}, 0}};
   constexpr int64_t kRows = 6, kColumns = 512;
   for (const Case& c : cases) {
     const BlockInfo& info = block_info(c.type);

@@ -26,6 +26,8 @@ SourceTensor slice(const SourceTensor& stack, int64_t e) {
   one.bytes = stack.bytes.subspan(static_cast<size_t>(e) * bytes, bytes);
   const size_t scales = stack.scales.size() / static_cast<size_t>(stack.shape.front());
   one.scales = stack.scales.subspan(static_cast<size_t>(e) * scales, scales);
+  const size_t biases = stack.affine.biases.size() / static_cast<size_t>(stack.shape.front());
+  one.affine.biases = stack.affine.biases.subspan(static_cast<size_t>(e) * biases, biases);
   return one;
 }
 

@@ -76,6 +76,7 @@ WeightFormat fit(WeightFormat asked, int64_t inputs) {
   const int group = group_for(inputs);
   if (group == 0) return f16;
   if (f.group == 0 || inputs % f.group == 0) return asked;
+  if (asked == u2g128) return group == 64 ? q4g64 : q4g32;  // there are no smaller groups of 2 bits
   return with_group(f, group);
 }
 

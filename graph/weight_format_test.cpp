@@ -21,6 +21,10 @@ TEST(WeightFormat, the_group_follows_from_the_width) {
   EXPECT_EQ(fit(WeightFormat::q4g128, 48), WeightFormat::f16);
   EXPECT_EQ(fit(WeightFormat::q8c, 320), WeightFormat::q8c);
   EXPECT_EQ(fit(WeightFormat::q8c, 48), WeightFormat::f16);
+  EXPECT_EQ(fit(WeightFormat::u2g128, 384), WeightFormat::u2g128);
+  EXPECT_EQ(fit(WeightFormat::u2g128, 320), WeightFormat::q4g64);
+  EXPECT_EQ(fit(WeightFormat::u2g128, 96), WeightFormat::q4g32);
+  EXPECT_EQ(fit(WeightFormat::u2g128, 48), WeightFormat::f16);
   EXPECT_EQ(fit(WeightFormat::f32, 48), WeightFormat::f32);
 }
 

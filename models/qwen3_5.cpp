@@ -47,7 +47,7 @@ Result<DecoderConfig> read_qwen3_5_config(std::string_view family, const Config&
   if (config.boolean("attention_bias", false))
     return error(Code::unsupported, "config.json: 'attention_bias' is true, which no published {} has", family);
   c->qk_norm = true;
-  c->norm_fold = Fold::add_one;
+  c->norm_fold = config.boolean("onw_norms_hold_one", false) ? Fold::none : Fold::add_one;  // as MLX saves them
   c->output_gate = config.boolean("attn_output_gate", true);
   RETURN_IF_ERROR(read_mixers(layer_kinds(config, c->layers), "linear_attention", Mixer::gated_delta, *c));
   auto delta = read_gated_delta(config);

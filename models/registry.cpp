@@ -7,6 +7,7 @@
 #include "graph/json.h"
 #include "models/families.h"
 #include "models/residual.h"
+#include "models/rotated.h"
 
 namespace onw {
 namespace {
@@ -114,6 +115,7 @@ Result<Program> build_program(const Json& config) {
     return error(Code::bad_format, "config.json: {} is {}; 0 to {} are possible. Convert the model again",
                  kResidualShiftKey, shift, kMaxResidualShift);
   if (shift > 0) RETURN_IF_ERROR(shift_residual(*program, static_cast<int>(shift)));
+  RETURN_IF_ERROR(rotate_inputs(*program, config));
   return program;
 }
 

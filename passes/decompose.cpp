@@ -1,5 +1,6 @@
 #include "passes/decompose.h"
 
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -118,6 +119,30 @@ class Decomposer {
     const Value x = in(0);
     const Value sum = node(Op::reduce_sum, {mul(x, x)}, {{"axis", int64_t{-1}}});
     return div(x, unary(Op::sqrt, add(sum, constant(current_->attributes.number("eps")))));
+  }
+
+  // Blocks of b1 * b2 as a Kronecker product: rows of b2 times one matrix, columns of b1 times the other.
+  Value hadamard() {
+    const int64_t block = current_->attributes.integer("block"), n = type(in(0)).last();
+    int64_t b1 = 1;
+    while (b1 * b1 < block) b1 *= 2;
+    const int64_t b2 = block / b1, blocks = n / block;
+    const bool inverse = current_->attributes.integer("inverse") != 0;
+    Value z = inverse ? in(0) : mul(in(0), in(1));
+    z = matmul(reshape(z, {options_.rows, blocks, b1, b2}), sylvester(b2), false);
+    z = matmul(transpose(z, {0, 1, 3, 2}), sylvester(b1), false);
+    z = reshape(transpose(z, {0, 1, 3, 2}), {options_.rows, n});
+    return inverse ? mul(z, in(1)) : z;
+  }
+
+  // The normalised matrix of Walsh and Hadamard, [n, n].
+  Value sylvester(int64_t n) {
+    const auto one = static_cast<float>(1 / std::sqrt(static_cast<double>(n)));
+    std::vector<float> values(static_cast<size_t>(n * n));
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t k = 0; k < n; ++k)
+        values[static_cast<size_t>(i * n + k)] = std::popcount(static_cast<uint64_t>(i & k)) % 2 == 1 ? -one : one;
+    return leaf(Op::constant, sub_label(*current_, fmt::format("{}.sylvester", part_++)), {n, n}, std::move(values));
   }
 
   Value rope() {
@@ -335,6 +360,8 @@ class Decomposer {
         return layer_norm();
       case Op::l2_norm:
         return l2_norm();
+      case Op::hadamard:
+        return hadamard();
       case Op::rope:
         return rope();
       case Op::gated:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "quant/affine_search.h"
 #include "quant/codebook.h"
 #include "quant/scale_search.h"
 
@@ -108,7 +109,9 @@ struct ScaleFloor {
 };
 
 // With 8 bits the largest weight decides well enough.
-bool wants_search(const FormatInfo& f) { return f.codebook == Codebook::integer && f.bits == 4 && !f.minimum; }
+bool wants_search(const FormatInfo& f) {
+  return f.codebook == Codebook::integer && (f.bits == 2 || (f.bits == 4 && !f.minimum));
+}
 
 // A group's weights and, where known, the mean squares of the activations that meet them.
 struct GroupInput {
@@ -135,6 +138,13 @@ void quantise_group(const FormatInfo& f, const GroupInput& in, std::span<int8_t>
     }
     case Codebook::integer: {
       const Group g = linear_group(f, w);
+      if (f.minimum && wants_search(f)) {
+        const AffineScale found =
+            search_affine(w, in.importance, {float_to_half(g.scale), float_to_half(g.minimum)}, code_range(f));
+        scale = found.scale;
+        *minimum = found.minimum;
+        return linear_codes(f, w, half_to_float(scale), half_to_float(*minimum), codes);
+      }
       scale = float_to_half(g.scale);
       if (wants_search(f)) scale = search_scale(w, in.importance, scale, code_range(f));
       if (!f.minimum) scale = floor.raise(scale);
@@ -151,7 +161,7 @@ void quantise_group(const FormatInfo& f, const GroupInput& in, std::span<int8_t>
     case Codebook::none:
       break;
   }
-  CHECK(false && "is_supported() was asked before");
+  CHECK(false && "plain formats have no groups");
 }
 
 bool all_finite(std::span<const float> w) {
@@ -184,6 +194,12 @@ void pack_row(const FormatInfo& f, std::span<const int8_t> codes, std::byte* out
     std::memcpy(out, codes.data(), codes.size());
     return;
   }
+  if (f.storage_bits == 2) {
+    for (size_t i = 0; i + 3 < codes.size(); i += 4)
+      out[i / 4] = static_cast<std::byte>((codes[i] & 3) | (codes[i + 1] & 3) << 2 | (codes[i + 2] & 3) << 4 |
+                                          (codes[i + 3] & 3) << 6);
+    return;
+  }
   for (size_t i = 0; i + 1 < codes.size(); i += 2)
     out[i / 2] = static_cast<std::byte>((codes[i] & 15) | (codes[i + 1] & 15) << 4);
 }
@@ -200,8 +216,6 @@ void write_plain(WeightFormat format, std::span<const float> w, std::byte* out) 
 }
 
 Result<void> check_shape(const FormatInfo& f, int64_t outputs, int64_t inputs, const WeightParts& out) {
-  if (!is_supported(f.format))
-    return error(Code::unsupported, "format {}: not supported yet; use q4g128 or q8g128", f.name);
   const int64_t unit = f.plain() ? 1 : f.group == 0 ? 32 : f.group;
   if (outputs <= 0 || inputs <= 0 || inputs % unit != 0)
     return error(Code::invalid_argument, "format {}: the shape [{}, {}] does not fit; inputs must be a multiple of {}",
@@ -216,8 +230,6 @@ Result<void> check_shape(const FormatInfo& f, int64_t outputs, int64_t inputs, c
 }
 
 }  // namespace
-
-bool is_supported(WeightFormat format) { return format != WeightFormat::u2g128; }
 
 bool searches_scales(WeightFormat format) { return wants_search(info(format)); }
 

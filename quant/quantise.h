@@ -17,9 +17,6 @@ struct WeightParts {
   std::span<std::byte> minima;
 };
 
-// Whether the CPU side (quantise, unpack, kernels) knows the format. All but u2g128.
-bool is_supported(WeightFormat format);
-
 // Whether the format's scales are searched, so that what hints.importance says counts.
 bool searches_scales(WeightFormat format);
 
@@ -37,7 +34,8 @@ struct QuantiseHints {
 // Per group (per row for per-channel formats), s = float(F16(scale)), division and rounding (half to even) in FP32:
 //   integer        scale = amax / max code, with 4 bits then search_scale's;   code = clamp(round(w / s))
 //   q4sg*          the search starts from scale = max(max/7, -min/8)
-//   with minimum   m = F16(min), scale = (max - m) / max code;   code = clamp(round((w - m) / s))
+//   with minimum   m = F16(min), scale = (max - m) / max code;   code = clamp(round((w - m) / s));
+//                  with 2 bits both are search_affine's
 //   nf4c           scale = amax; code = nearest true NF4 level to w / s, ties to the lower code
 //   mxfp4          scale = 2^(floor(log2(amax)) - 2), at least 2^-24; code = nearest value, ties to the lower index
 //   iq4g32         scale = +-amax/127, sharpened by least squares; code = nearest level; the candidate with the least
@@ -45,14 +43,14 @@ struct QuantiseHints {
 //   plain          each value rounded to nearest even
 // A scale that is 0 in F16 gives code 0 (for codebooks the level nearest 0).
 // The result is how many scales were raised to hints.least_scale.
-// Errors: unsupported (u2g128); invalid_argument (a value that is not finite, or a scale beyond F16's 65504:
+// Errors: invalid_argument (a value that is not finite, or a scale beyond F16's 65504:
 // the message gives row and group).
 Result<int64_t> quantise(WeightFormat format, std::span<const float> weights, int64_t outputs, int64_t inputs,
                          const WeightParts& out, const QuantiseHints& hints = {});
 
 // Takes over codes that another file format already has, without loss. `codes`: one per weight, in the range of the
 // format's code (an index for codebooks), [outputs, inputs]; `scales`, `minima`: F16 bits [outputs, groups].
-// Errors: unsupported; invalid_argument (a code out of range, sizes that do not fit).
+// Errors: unsupported (a plain format); invalid_argument (a code out of range, sizes that do not fit).
 Result<void> adopt(WeightFormat format, std::span<const int8_t> codes, std::span<const uint16_t> scales,
                    std::span<const uint16_t> minima, int64_t outputs, int64_t inputs, const WeightParts& out);
 

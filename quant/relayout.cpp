@@ -35,6 +35,15 @@ uint32_t gather(uint32_t bytes) {
 uint32_t nibbles_to_tile(uint32_t row) { return spread(row & 0xffffu) | spread(row >> 16) << 4; }
 uint32_t nibbles_to_row(uint32_t tile) { return gather(tile & 0x0f0f0f0fu) | gather(tile >> 4 & 0x0f0f0f0fu) << 16; }
 
+// Sixteen inputs of one output: in `rows` sixteen codes of 2 bits in order, in `tiles` byte i = inputs i, 4 + i, 8 + i,
+// 12 + i, low first. Rows and columns of a square change places, so the same steps lead back.
+uint32_t transpose_codes_of_2(uint32_t word) {
+  uint32_t moved = (word ^ word >> 12) & 0x0000f0f0u;
+  word ^= moved ^ moved << 12;
+  moved = (word ^ word >> 6) & 0x00cc00ccu;
+  return word ^ moved ^ moved << 6;
+}
+
 // 32-bit words of a block of 16 outputs: `rows` [outputs, words], `tiles` [words, 16].
 template <class Change>
 void words_to_tiles(const std::byte* rows, int64_t outputs, int64_t words, std::byte* tiles, Change change) {
@@ -83,6 +92,10 @@ void relayout_codes(const FormatInfo& f, Layout from, const std::byte* in, int64
     if (from == Layout::rows) return words_to_tiles(in, outputs, words, out, flipped);
     return words_to_rows(in, outputs, words, out, flipped);
   }
+  if (f.storage_bits == 2) {
+    if (from == Layout::rows) return words_to_tiles(in, outputs, words, out, transpose_codes_of_2);
+    return words_to_rows(in, outputs, words, out, transpose_codes_of_2);
+  }
   if (from == Layout::rows) return words_to_tiles(in, outputs, words, out, to_tile);
   words_to_rows(in, outputs, words, out, to_row);
 }
@@ -109,7 +122,6 @@ WeightView block_view(const WeightView& weight, int64_t first_block, int64_t las
 
 void relayout(const WeightView& weight, int64_t first_block, int64_t last_block, const WeightParts& out) {
   const FormatInfo& f = info(weight.format);
-  CHECK(is_supported(f.format));
   CHECK(0 <= first_block && first_block < last_block && last_block <= output_blocks(weight));
   const Layout to = weight.layout == Layout::rows ? Layout::tiles : Layout::rows;
   const WeightBytes total = block_bytes(weight, to, first_block, last_block);

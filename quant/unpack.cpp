@@ -28,8 +28,12 @@ void read_codes(const WeightView& w, const FormatInfo& f, int64_t output, std::s
   const auto inputs = static_cast<int64_t>(codes.size());
   if (w.layout == Layout::rows) {
     const uint8_t* row = base + output * inputs * f.storage_bits / 8;
-    for (int64_t i = 0; i < inputs; ++i)
-      codes[i] = f.storage_bits == 8 ? row[i] : static_cast<uint8_t>(row[i / 2] >> (i % 2 * 4) & 15);
+    const int per_byte_log2 = f.storage_bits == 8 ? 0 : f.storage_bits == 4 ? 1 : 2;
+    const int mask = (1 << f.storage_bits) - 1;
+    for (int64_t i = 0; i < inputs; ++i) {
+      const int64_t bit = (i << (3 - per_byte_log2)) & 7;
+      codes[i] = static_cast<uint8_t>(row[i >> per_byte_log2] >> bit & mask);
+    }
     return;
   }
   const auto flip = static_cast<uint8_t>(tiles_flip(f));
@@ -39,6 +43,8 @@ void read_codes(const WeightView& w, const FormatInfo& f, int64_t output, std::s
     const int64_t quad = i / 4;
     if (f.storage_bits == 8) {
       codes[i] = block[quad * 64 + lane + i % 4] ^ flip;
+    } else if (f.storage_bits == 2) {
+      codes[i] = static_cast<uint8_t>(block[quad / 4 * 64 + lane + i % 4] >> (quad % 4 * 2) & 3);
     } else {
       codes[i] = static_cast<uint8_t>((block[quad / 2 * 64 + lane + i % 4] >> (quad % 2 * 4) & 15) ^ flip);
     }

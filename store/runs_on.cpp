@@ -27,7 +27,7 @@ constexpr Row kRows[] = {
     {q4sg32, {native, native, refused, refused, refused}},     {q4c, {native, native, native, native, native}},
     {q4g32m, {native, native, refused, refused, refused}},     {q5g32m, {native, native, refused, refused, refused}},
     {nf4c, {native, native, refused, native, native}},         {iq4g32, {native, refused, refused, refused, refused}},
-    {u2g128, {refused, refused, refused, refused, refused}},   {mxfp4, {native, refused, refused, refused, refused}},
+    {u2g128, {native, native, refused, refused, refused}},     {mxfp4, {native, refused, refused, refused, refused}},
     {e4g32, {native, native, native, native, native}},
 };
 

@@ -105,7 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
 class ExpertFormats : public ::testing::TestWithParam<WeightFormat> {};
 
 TEST_P(ExpertFormats, equal_the_quantised_reference_on_every_instruction_set) {
-  const RandomModel m = random_model(tiny_config("qwen3_moe", 320), [](const WeightDecl& w) {
+  const int64_t hidden = info(GetParam()).group == 128 && info(GetParam()).bits == 2 ? 512 : 320;
+  const RandomModel m = random_model(tiny_config("qwen3_moe", hidden), [](const WeightDecl& w) {
     return w.role == WeightRole::expert ? GetParam() : WeightFormat::q8c;
   });
   const auto tokens = random_tokens(22);
@@ -120,7 +121,7 @@ TEST_P(ExpertFormats, equal_the_quantised_reference_on_every_instruction_set) {
 INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, ExpertFormats,
                          ::testing::Values(WeightFormat::f16, WeightFormat::q8c, WeightFormat::q8g32, WeightFormat::q4c,
                                            WeightFormat::q4g128, WeightFormat::q4g32m, WeightFormat::nf4c,
-                                           WeightFormat::mxfp4),
+                                           WeightFormat::mxfp4, WeightFormat::u2g128),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 class EveryFormat : public ::testing::TestWithParam<WeightFormat> {};
@@ -146,8 +147,26 @@ INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, EveryFormat,
                                            WeightFormat::q8g128, WeightFormat::q8g32, WeightFormat::q4g128,
                                            WeightFormat::q4sg128, WeightFormat::q4g32, WeightFormat::q4c,
                                            WeightFormat::q4g32m, WeightFormat::q5g32m, WeightFormat::nf4c,
-                                           WeightFormat::iq4g32, WeightFormat::mxfp4),
+                                           WeightFormat::iq4g32, WeightFormat::mxfp4, WeightFormat::u2g128),
                          [](const auto& info) { return std::string(name(info.param)); });
+
+// Products of 2-bit weights in a rotated basis; one block a row, and several.
+TEST(CpuEqualsReference, with_rotated_inputs) {
+  nlohmann::json config = tiny_config("llama", 512);
+  config["modules"] = {{{"path", "model.embed_tokens"}, {"block", 512}, {"embedding", true}},
+                       {{"path", "model.layers.0.self_attn.q_proj"}, {"block", 512}},
+                       {{"path", "model.layers.1.self_attn.v_proj"}, {"block", 64}},
+                       {{"path", "model.layers.0.mlp.down_proj"}, {"block", 128}}};
+  const RandomModel m = random_model(config, [](const WeightDecl&) { return WeightFormat::u2g128; });
+  const auto tokens = random_tokens(40);
+  const auto expected = reference_logits(m, KvFormat::int8, tokens);
+  for (const Isa isa : available_isas(cpu_features()))
+    for (const int threads : {1, 2}) {
+      const auto target = cpu(m, {.isa = isa, .threads = threads});
+      expect_equal_bits(logits_of(*target, tokens, {tokens.size()}), expected, std::string(name(isa)));
+      expect_equal_bits(logits_of(*target, tokens, {1, 9}), expected, std::string(name(isa)) + ", cut");
+    }
+}
 
 class BatchInvarianceOf : public ::testing::TestWithParam<const char*> {};
 

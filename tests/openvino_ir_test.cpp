@@ -219,7 +219,7 @@ TEST(NpuFormats, are_taken_or_refused_with_what_helps) {
 }
 
 TEST(NpuFormats, without_any_arithmetic_are_refused_on_the_CPU_device_too) {
-  for (const WeightFormat format : {WeightFormat::u2g128, WeightFormat::mxfp4, WeightFormat::iq4g32}) {
+  for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::iq4g32}) {
     const auto graphs = graphs_of(format, "openvino:CPU");
     ASSERT_FALSE(graphs) << name(format);
     EXPECT_EQ(graphs.error().code, Code::unsupported);

@@ -164,6 +164,18 @@ TEST_F(WithOpenVino, agrees_with_the_reference_in_every_kind_of_format) {
   using enum WeightFormat;
   for (const WeightFormat format : {f16, q8c, q4g32, q4g32m, q5g32m})
     agrees(model("llama", 320, format, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(format));
+  agrees(model("llama", 512, u2g128, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(u2g128));
+}
+
+TEST_F(WithOpenVino, agrees_with_the_reference_in_a_rotated_basis) {
+  nlohmann::json config = tiny_config("llama", 512);
+  config["num_hidden_layers"] = 1;
+  config["modules"] = {{{"path", "model.embed_tokens"}, {"block", 512}, {"embedding", true}},
+                       {{"path", "model.layers.0.self_attn.q_proj"}, {"block", 512}},
+                       {{"path", "model.layers.0.mlp.down_proj"}, {"block", 128}}};
+  const RandomModel m = random_model(config, [](const WeightDecl&) { return WeightFormat::u2g128; });
+  agrees(m, {.kv = KvFormat::f32}, {12}, {9, 1}, "rotated");
+  agrees(m, {.kv = KvFormat::f32, .block_rows = {1, 4}, .chunk_positions = 8}, {12}, {9, 1}, "rotated, static");
 }
 
 // The graphs that an NPU would get: prompts that end around every block's and every chunk's edge.

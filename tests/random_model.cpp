@@ -27,6 +27,8 @@ std::vector<float> draw(const WeightDecl& decl, int64_t outputs, int64_t inputs,
   for (float& v : values) v = normal(random) * spread + (norm ? 1.0f : 0.0f);
   if (decl.name.ends_with(".decay"))  // minus a rate
     for (float& v : values) v = -std::exp(5 * v);
+  if (decl.name.ends_with(".signs"))
+    for (float& v : values) v = v < 0 ? -1.0f : 1.0f;
   return values;
 }
 

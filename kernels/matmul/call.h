@@ -12,6 +12,7 @@ enum class Codes : uint8_t {
   nibbles,  // 4-bit integers: value = nibble - offset
   levels,   // 4-bit indices into 16 levels
   bytes,    // 8-bit integers: value = byte - offset
+  twos,     // 2-bit unsigned integers, four lines in one; always with a minimum
   f32,
   f16,
   bf16,

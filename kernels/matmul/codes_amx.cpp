@@ -44,8 +44,8 @@ ONW_ALWAYS_INLINE void configure(int rows, int32_t depth) {
   _tile_loadconfig(&config);
 }
 
-// Lines [first, last) of one block and group as signed bytes; a line of 4-bit codes becomes two. `ahead`: how far
-// behind them the lines lie that are fetched.
+// Lines [first, last) of one block and group as signed bytes; a line of 4-bit codes becomes two, one of 2-bit codes
+// four. `ahead`: how far behind them the lines lie that are fetched.
 template <Codes kCodes>
 ONW_ALWAYS_INLINE void expand(const uint8_t* from, __m512i table, int64_t first, int64_t last, int8_t* to,
                               int64_t ahead) {
@@ -55,6 +55,10 @@ ONW_ALWAYS_INLINE void expand(const uint8_t* from, __m512i table, int64_t first,
     _mm_prefetch(reinterpret_cast<const char*>(from) + l * 64 + ahead, _MM_HINT_T1);
     if constexpr (kCodes == Codes::bytes) {
       _mm512_store_si512(to + l * 64, _mm512_xor_si512(v, table));
+    } else if constexpr (kCodes == Codes::twos) {
+      __m512i quad[4];
+      split_twos(v, quad);
+      ONW_UNROLL for (int q = 0; q < 4; ++q) _mm512_store_si512(to + l * 256 + q * 64, quad[q]);
     } else {
       __m512i low, high;
       split<Codes::levels>(v, table, low, high);
@@ -113,14 +117,24 @@ ONW_ALWAYS_INLINE void store_sums(int32_t* sums) {
   barrier();
 }
 
+// Over a whole group of 2-bit codes.
+template <int kRows>
+ONW_ALWAYS_INLINE __m512i sums_of_codes(const Call& c, const Group& g, int64_t row) {
+  constexpr auto kReal = static_cast<__mmask16>((1 << kRows) - 1);
+  __m512i sums = _mm512_maskz_loadu_epi32(kReal, g.x_sums + row);
+  for (int32_t i = 1; i < c.depth >> 5; ++i)
+    sums = _mm512_add_epi32(sums, _mm512_maskz_loadu_epi32(kReal, g.x_sums + i * c.row_stride + row));
+  return sums;
+}
+
 // Blocks `block[0]` and `block[1]` (the same one twice where it is the last) for row tiles [first, first + tiles).
 template <Codes kCodes, int kRows, int kSteps, bool kMinima>
 ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t first, int64_t tiles) {
   alignas(64) int8_t panel[2 * kPanel];  // free again as soon as its group's weights are in tiles: L1 is short
   alignas(64) int32_t sums[512];
   alignas(64) float acc[kMaxTiles * 16 * 32];
-  const int64_t group_bytes = c.depth * (kCodes == Codes::bytes ? 16 : 8), lines = group_bytes / 64;
-  const int64_t block_bytes = c.inputs * (kCodes == Codes::bytes ? 16 : 8);
+  const int64_t group_bytes = c.depth * kInputBytes<kCodes>, lines = group_bytes / 64;
+  const int64_t block_bytes = c.inputs * kInputBytes<kCodes>;
   const uint8_t* from[2] = {c.codes + block[0] * block_bytes, c.codes + block[1] * block_bytes};
   const __m512i table = kCodes == Codes::bytes ? _mm512_set1_epi8(static_cast<char>(c.offset)) : level_table(c, 0);
   const int64_t groups = c.inputs / c.depth;
@@ -155,7 +169,12 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t f
             expand<kCodes>(from[b] + (g + 1) * group_bytes, table, expanded, until, panel + b * kPanel, ahead);
         expanded = until;
       }
-      const __m512i code_sums = _mm512_maskz_loadu_epi32(kMinima ? (1 << kRows) - 1 : 0, group.x_sums + row);
+      __m512i code_sums;
+      if constexpr (kCodes == Codes::twos) {
+        code_sums = sums_of_codes<kRows>(c, group, row);
+      } else {
+        code_sums = _mm512_maskz_loadu_epi32(kMinima ? (1 << kRows) - 1 : 0, group.x_sums + row);
+      }
       pending = {group.x_scales + row,
                  acc + t * 512,
                  {scale[0], scale[1]},
@@ -184,9 +203,13 @@ __attribute__((noinline)) void all_blocks(const Call& c) {
   _tile_release();
 }
 
-// Formats with a minimum have groups of 32: one step, and the sum of codes is one number.
+// But for 2-bit codes, formats with a minimum have groups of 32: one step, and the sum of codes is one number.
 template <Codes kCodes, int kRows>
 ONW_ALWAYS_INLINE void by_depth(const Call& c) {
+  if constexpr (kCodes == Codes::twos) {
+    if (c.depth == 128) return all_blocks<kCodes, kRows, 2, true>(c);
+    return all_blocks<kCodes, kRows, 1, true>(c);
+  }
   if (c.minima != nullptr) return all_blocks<kCodes, kRows, 1, true>(c);
   if (c.depth == 128) return all_blocks<kCodes, kRows, 2, false>(c);
   all_blocks<kCodes, kRows, 1, false>(c);
@@ -203,5 +226,6 @@ ONW_ALWAYS_INLINE void by_rows(const Call& c) {
 void nibbles_amx(const Call& c) { by_rows<Codes::nibbles>(c); }
 void levels_amx(const Call& c) { by_rows<Codes::levels>(c); }
 void bytes_amx(const Call& c) { by_rows<Codes::bytes>(c); }
+void twos_amx(const Call& c) { by_rows<Codes::twos>(c); }
 
 }  // namespace onw::matmul_kernels

@@ -10,8 +10,18 @@ namespace {
 
 constexpr int kMaxDepth = 128;
 
-// values[k * 16 + o] of one block and group.
+// values[k * 16 + o] of one block and group of 2-bit codes: four quads in a line.
+void decode_twos(const Call& c, int64_t block, int64_t g, int16_t* values) {
+  const uint8_t* line = c.codes + (block * c.inputs + g * c.depth) * 4;
+  for (int64_t k = 0; k < c.depth; k += 16, line += 64)
+    for (int64_t o = 0; o < 16; ++o)
+      for (int64_t i = 0; i < 16; ++i)
+        values[(k + i) * 16 + o] = static_cast<int16_t>(line[o * 4 + i % 4] >> (i / 4 * 2) & 3);
+}
+
+// The same of all codes.
 void decode(const Call& c, int64_t block, int64_t g, int16_t* values) {
+  if (c.kind == Codes::twos) return decode_twos(c, block, g, values);
   const bool bytes = c.kind == Codes::bytes;
   const int64_t line_inputs = bytes ? 4 : 8;
   const uint8_t* line = c.codes + (block * c.inputs + g * c.depth) * 64 / line_inputs;

@@ -42,6 +42,7 @@ void set_output(Call& c, const WeightView& weight, BlockRange blocks, const Matm
 
 Codes kind_of(const FormatInfo& f) {
   if (f.codebook != Codebook::integer) return Codes::levels;
+  if (f.storage_bits == 2) return Codes::twos;
   return f.storage_bits == 8 ? Codes::bytes : Codes::nibbles;
 }
 
@@ -58,7 +59,7 @@ const KernelRow& select_kernel(Isa isa, Codes codes, int64_t rows) {
 
 Call prepare(const QuantizedRows& x, const WeightView& weight, BlockRange blocks, const MatmulOutput& out) {
   const FormatInfo& f = info(weight.format);
-  CHECK(!f.plain() && is_supported(f.format) && x.inputs == weight.inputs);
+  CHECK(!f.plain() && x.inputs == weight.inputs);
   CHECK(x.group == 32 || x.group == 64 || x.group == 128);
   Call c{};
   set_output(c, weight, blocks, out);

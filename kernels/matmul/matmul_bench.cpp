@@ -153,6 +153,7 @@ matmul_kernels::Codes codes_of(WeightFormat format) {
   if (format == WeightFormat::f16) return Codes::f16;
   if (format == WeightFormat::bf16) return Codes::bf16;
   if (f.codebook != Codebook::integer) return Codes::levels;
+  if (f.storage_bits == 2) return Codes::twos;
   return f.storage_bits == 8 ? Codes::bytes : Codes::nibbles;
 }
 

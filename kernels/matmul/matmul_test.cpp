@@ -58,7 +58,6 @@ std::string difference(const Result& wanted, const Result& got) {
 
 bool takes(const KernelRow& kernel, WeightFormat format) {
   const FormatInfo& f = info(format);
-  if (!is_supported(format)) return false;
   const GuardedMemory nothing(64);
   const Shape shape{16, 128, 1, 32};
   const TestWeight w(format, shape, Data::random, 1);
@@ -163,7 +162,7 @@ TEST_P(EveryKernel, leaves_the_rest_of_the_output_alone_and_may_add_in_place) {
 TEST(Matmul, is_what_the_formula_says_in_double) {
   const Shape shape{16, 256, 2, 64};
   for (const WeightFormat format :
-       {WeightFormat::q4g128, WeightFormat::q5g32m, WeightFormat::nf4c, WeightFormat::f16}) {
+       {WeightFormat::q4g128, WeightFormat::q5g32m, WeightFormat::u2g128, WeightFormat::nf4c, WeightFormat::f16}) {
     const TestWeight w(format, shape, Data::random, 4);
     const TestRows x(shape, Data::random, 5);
     const TestFloatRows xf(shape, 6);
@@ -195,7 +194,6 @@ TEST(Matmul, is_what_the_formula_says_in_double) {
 TEST(Matmul, reference_reads_rows_as_it_reads_tiles) {
   const Shape shape{37, 256, 3, 128};
   for (const FormatInfo& f : all_formats()) {
-    if (!is_supported(f.format)) continue;
     const TestWeight tiles(f.format, shape, Data::random, 4);
     const WeightBytes bytes = weight_bytes(f.format, Layout::rows, 37, 256);
     std::vector<std::byte> codes(bytes.codes), scales(bytes.scales), minima(bytes.minima);
@@ -218,7 +216,8 @@ TEST(Matmul, reference_reads_rows_as_it_reads_tiles) {
 TEST(Matmul, every_level_selects_kernels_it_can_run) {
   using matmul_kernels::Codes;
   for (const Isa level : {Isa::generic, Isa::avx2, Isa::avxvnni, Isa::avx512vnni, Isa::amx})
-    for (const Codes codes : {Codes::nibbles, Codes::levels, Codes::bytes, Codes::f32, Codes::f16, Codes::bf16})
+    for (const Codes codes :
+         {Codes::nibbles, Codes::levels, Codes::bytes, Codes::twos, Codes::f32, Codes::f16, Codes::bf16})
       for (const int64_t rows : {1, 2, 8, 512}) {
         const KernelRow& row = matmul_kernels::select_kernel(level, codes, rows);
         EXPECT_TRUE(runs_at(row.isa, level));

@@ -35,6 +35,14 @@ ONW_ALWAYS_INLINE void start_sums(const Call& c, const Group& g, int64_t row0, i
 
 template <Codes kCodes>
 ONW_ALWAYS_INLINE void expand(const Call& c, const uint8_t* from, __m512i table, uint8_t* to) {
+  if constexpr (kCodes == Codes::twos) {
+    for (int32_t l = 0; l < c.depth / 16; ++l) {
+      __m512i quad[4];
+      split_twos(_mm512_loadu_si512(from + l * 64), quad);
+      ONW_UNROLL for (int q = 0; q < 4; ++q) _mm512_store_si512(to + l * 256 + q * 64, quad[q]);
+    }
+    return;
+  }
   for (int32_t l = 0; l < c.depth / 8; ++l) {
     __m512i low, high;
     split<kCodes>(_mm512_loadu_si512(from + l * 64), table, low, high);
@@ -62,7 +70,7 @@ ONW_ALWAYS_INLINE void prefetch(Ahead& a) {
 }
 
 // `count` tiles of kRows rows from `row` on, which lie 2^kShift bytes apart; acc [count * kRows][32]. Formats with a
-// minimum have groups of 32: the sum of codes is one number.
+// minimum have groups of 32: the sum of codes is one number (that of 2-bit codes is made before, group_in_chunk).
 template <int kRows, int kShift, bool kMinima>
 void tiles(const Group& g, const Panel& p, int64_t row, int64_t count, const int32_t* start, float* acc, Ahead& ahead) {
   constexpr int64_t kStride = int64_t{1} << kShift;
@@ -118,13 +126,24 @@ constexpr const Tiles* kTiles[3][2] = {{kTilesOf<5, false>, kTilesOf<5, true>},
                                        {kTilesOf<6, false>, kTilesOf<6, true>},
                                        {kTilesOf<7, false>, kTilesOf<7, true>}};
 
+// A group as rows from `row0` on see it, with their sums over all of it.
+ONW_ALWAYS_INLINE Group group_in_chunk(const Call& c, Group g, int64_t row0, int64_t rows, int32_t* sums) {
+  start_sums(c, g, row0, rows, -1, sums);
+  g.x += row0 << c.x_shift;
+  g.x_scales += row0;
+  g.x_sums = sums;
+  return g;
+}
+
 // Blocks `block[0]` and `block[1]` (the same one twice where it is the last) for one chunk of rows.
 template <Codes kCodes>
 ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t row0, int64_t rows) {
   alignas(64) uint8_t expanded[2][kPanel];
   alignas(64) float acc[kChunk * 32];
-  const int64_t block_bytes = c.inputs * (kCodes == Codes::bytes ? 16 : 8);
-  const int64_t group_bytes = c.depth * (kCodes == Codes::bytes ? 16 : 8);
+  alignas(64) int32_t sums[kChunk];  // of 2-bit formats
+  const int64_t row = kCodes == Codes::twos ? 0 : row0;
+  const int64_t block_bytes = c.inputs * kInputBytes<kCodes>;
+  const int64_t group_bytes = c.depth * kInputBytes<kCodes>;
   const __m512i table = level_table(c, kCodes == Codes::levels ? 128 : 0);
   const int32_t offset = kCodes == Codes::levels ? 128 : c.offset;
   const Tiles* tiles_of = kTiles[c.x_shift - 5][c.minima != nullptr];
@@ -134,10 +153,11 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t r
   for (int64_t i = 0; i < rows * 2; ++i) _mm512_store_ps(acc + i * 16, _mm512_setzero_ps());
 
   for (int64_t g = 0; g < c.inputs / c.depth; ++g) {
-    const Group group = group_at(c, g);
+    Group group = group_at(c, g);
     Panel panel;
     panel.quads = c.depth / 4;
     start_sums(c, group, row0, rows, offset, panel.start);
+    if constexpr (kCodes == Codes::twos) group = group_in_chunk(c, group, row0, rows, sums);
     for (int b = 0; b < 2; ++b) {
       const uint8_t* from = c.codes + block[b] * block_bytes + g * group_bytes;
       panel.codes[b] = from;
@@ -150,10 +170,10 @@ ONW_ALWAYS_INLINE void two_blocks(const Call& c, const int64_t* block, int64_t r
     }
     Ahead ahead{reinterpret_cast<const char*>(c.codes) + block[0] * block_bytes + (g + kAhead) * group_bytes,
                 (block[1] - block[0]) * block_bytes, group_bytes / 64, ahead_lines};
-    tiles_of[size](group, panel, row0, others, panel.start, acc, ahead);
+    tiles_of[size](group, panel, row, others, panel.start, acc, ahead);
     if (larger > 0) {
       const int64_t done = others * size;
-      tiles_of[size + 1](group, panel, row0 + done, larger, panel.start + done, acc + done * 32, ahead);
+      tiles_of[size + 1](group, panel, row + done, larger, panel.start + done, acc + done * 32, ahead);
     }
   }
   for (int64_t r = 0; r < rows; ++r)
@@ -177,5 +197,6 @@ ONW_ALWAYS_INLINE void many(const Call& c) {
 void nibbles_many_avx512vnni(const Call& c) { many<Codes::nibbles>(c); }
 void levels_many_avx512vnni(const Call& c) { many<Codes::levels>(c); }
 void bytes_many_avx512vnni(const Call& c) { many<Codes::bytes>(c); }
+void twos_many_avx512vnni(const Call& c) { many<Codes::twos>(c); }
 
 }  // namespace onw::matmul_kernels

@@ -11,7 +11,8 @@ struct Relay {
   const uint8_t* from;  // row i at from + i * row_bytes
   int64_t row_bytes;    // a multiple of 4
   int64_t rows;         // 1 to 16; the lines of fewer rows repeat the last one
-  bool nibbles;         // a word is eight 4-bit codes in order: make it low nibbles 0..3, high nibbles 4..7
+  int code_bits;        // 4: a word is eight codes in order: make it low nibbles 0..3, high nibbles 4..7; 2: sixteen
+                        // codes: byte i becomes codes i, 4 + i, 8 + i, 12 + i, low first; 8: words stay as they are
   uint8_t flip;         // xor to every byte
   uint8_t* to;          // [row_bytes / 4][64], aligned to 64
 };

@@ -14,13 +14,28 @@ ONW_ALWAYS_INLINE __m256i in_tile_order(__m256i v) {
   return _mm256_or_si256(outer, _mm256_or_si256(second, third));
 }
 
+// A square of sixteen 2-bit codes in each word, transposed.
+ONW_ALWAYS_INLINE __m256i twos_in_tile_order(__m256i v) {
+  __m256i moved = _mm256_and_si256(_mm256_xor_si256(v, _mm256_srli_epi32(v, 12)), _mm256_set1_epi32(0x0000f0f0));
+  v = _mm256_xor_si256(v, _mm256_xor_si256(moved, _mm256_slli_epi32(moved, 12)));
+  moved = _mm256_and_si256(_mm256_xor_si256(v, _mm256_srli_epi32(v, 6)), _mm256_set1_epi32(0x00cc00cc));
+  return _mm256_xor_si256(v, _mm256_xor_si256(moved, _mm256_slli_epi32(moved, 6)));
+}
+
+template <int kCodeBits>
+ONW_ALWAYS_INLINE __m256i ordered(__m256i v) {
+  if constexpr (kCodeBits == 4) return in_tile_order(v);
+  if constexpr (kCodeBits == 2) return twos_in_tile_order(v);
+  return v;
+}
+
 // 16 bytes of rows j and 4 + j of half a block.
 ONW_ALWAYS_INLINE __m256i two_rows(const uint8_t* const* row, int64_t at, int j) {
   const auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[i] + at)); };
   return _mm256_inserti128_si256(_mm256_castsi128_si256(load(j)), load(j + 4), 1);
 }
 
-template <bool kNibbles>
+template <int kCodeBits>
 ONW_ALWAYS_INLINE void relay(const Relay& r) {
   const __m256i flip = _mm256_set1_epi8(static_cast<char>(r.flip));
   relay_walk(r, [flip](const uint8_t* const* row, int64_t at, uint8_t* to) __attribute__((always_inline)) {
@@ -33,15 +48,18 @@ ONW_ALWAYS_INLINE void relay(const Relay& r) {
       v[1] = _mm256_unpackhi_epi64(a, c);
       v[2] = _mm256_unpacklo_epi64(b, d);
       v[3] = _mm256_unpackhi_epi64(b, d);
-      ONW_UNROLL for (int j = 0; j < 4; ++j)
-          _mm256_store_si256(reinterpret_cast<__m256i*>(to + j * 64 + h * 32),
-                             _mm256_xor_si256(kNibbles ? in_tile_order(v[j]) : v[j], flip));
+      ONW_UNROLL for (int j = 0; j < 4; ++j) _mm256_store_si256(reinterpret_cast<__m256i*>(to + j * 64 + h * 32),
+                                                                _mm256_xor_si256(ordered<kCodeBits>(v[j]), flip));
     }
   });
 }
 
 }  // namespace
 
-void relay_avx2(const Relay& r) { r.nibbles ? relay<true>(r) : relay<false>(r); }
+void relay_avx2(const Relay& r) {
+  if (r.code_bits == 4) return relay<4>(r);
+  if (r.code_bits == 2) return relay<2>(r);
+  relay<8>(r);
+}
 
 }  // namespace onw::matmul_kernels

@@ -12,6 +12,21 @@ ONW_ALWAYS_INLINE __m512i in_tile_order(__m512i v) {
   return _mm512_ternarylogic_epi32(second, _mm512_srli_epi16(v, 4), left, 0xca);
 }
 
+// A square of sixteen 2-bit codes in each word, transposed.
+ONW_ALWAYS_INLINE __m512i twos_in_tile_order(__m512i v) {
+  __m512i moved = _mm512_and_si512(_mm512_xor_si512(v, _mm512_srli_epi32(v, 12)), _mm512_set1_epi32(0x0000f0f0));
+  v = _mm512_xor_si512(v, _mm512_xor_si512(moved, _mm512_slli_epi32(moved, 12)));
+  moved = _mm512_and_si512(_mm512_xor_si512(v, _mm512_srli_epi32(v, 6)), _mm512_set1_epi32(0x00cc00cc));
+  return _mm512_xor_si512(v, _mm512_xor_si512(moved, _mm512_slli_epi32(moved, 6)));
+}
+
+template <int kCodeBits>
+ONW_ALWAYS_INLINE __m512i ordered(__m512i v) {
+  if constexpr (kCodeBits == 4) return in_tile_order(v);
+  if constexpr (kCodeBits == 2) return twos_in_tile_order(v);
+  return v;
+}
+
 // 16 bytes of rows j, 4 + j, 8 + j, 12 + j.
 ONW_ALWAYS_INLINE __m512i four_rows(const uint8_t* const* row, int64_t at, int j) {
   const auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[j + i * 4] + at)); };
@@ -21,7 +36,7 @@ ONW_ALWAYS_INLINE __m512i four_rows(const uint8_t* const* row, int64_t at, int j
   return _mm512_inserti32x4(v, load(3), 3);
 }
 
-template <bool kNibbles>
+template <int kCodeBits>
 ONW_ALWAYS_INLINE void relay(const Relay& r) {
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(r.flip));
   relay_walk(r, [flip](const uint8_t* const* row, int64_t at, uint8_t* to) __attribute__((always_inline)) {
@@ -34,12 +49,16 @@ ONW_ALWAYS_INLINE void relay(const Relay& r) {
     v[2] = _mm512_unpacklo_epi64(b, d);
     v[3] = _mm512_unpackhi_epi64(b, d);
     ONW_UNROLL for (int j = 0; j < 4; ++j)
-        _mm512_store_si512(to + j * 64, _mm512_xor_si512(kNibbles ? in_tile_order(v[j]) : v[j], flip));
+        _mm512_store_si512(to + j * 64, _mm512_xor_si512(ordered<kCodeBits>(v[j]), flip));
   });
 }
 
 }  // namespace
 
-void relay_avx512vnni(const Relay& r) { r.nibbles ? relay<true>(r) : relay<false>(r); }
+void relay_avx512vnni(const Relay& r) {
+  if (r.code_bits == 4) return relay<4>(r);
+  if (r.code_bits == 2) return relay<2>(r);
+  relay<8>(r);
+}
 
 }  // namespace onw::matmul_kernels

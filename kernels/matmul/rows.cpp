@@ -22,6 +22,14 @@ uint32_t in_tile_order(uint32_t v) {
   return (v & 0xf00ff00fu) | (v & 0x00f000f0u) << 4 | (v >> 4 & 0x00f000f0u);
 }
 
+// A square of 2-bit codes, transposed.
+uint32_t twos_in_tile_order(uint32_t v) {
+  uint32_t moved = (v ^ v >> 12) & 0x0000f0f0u;
+  v ^= moved ^ moved << 12;
+  moved = (v ^ v >> 6) & 0x00cc00ccu;
+  return v ^ moved ^ moved << 6;
+}
+
 // [rows][count] of 2 bytes to [count][16]; missing rows repeat the last one.
 void relay_halves(const uint16_t* from, int64_t count, int64_t rows, uint16_t* to) {
   for (int64_t o = 0; o < 16; ++o) {
@@ -58,9 +66,9 @@ void relay_halves(const Part& p) {
 
 void relay_codes(const Part& p, const FormatInfo& f, Isa isa) {
   if (f.plain() && f.storage_bits == 16) return relay_halves(p);
-  const bool nibbles = f.storage_bits == 4;
-  const auto flip = static_cast<uint8_t>(f.plain() ? 0 : nibbles ? tiles_flip(f) * 17 : tiles_flip(f));
-  relay_for(isa)({reinterpret_cast<const uint8_t*>(p.from.data()), std::ssize(p.from) / p.rows, p.rows, nibbles, flip,
+  const int code_bits = f.plain() ? 8 : f.storage_bits;
+  const auto flip = static_cast<uint8_t>(f.plain() ? 0 : code_bits == 4 ? tiles_flip(f) * 17 : tiles_flip(f));
+  relay_for(isa)({reinterpret_cast<const uint8_t*>(p.from.data()), std::ssize(p.from) / p.rows, p.rows, code_bits, flip,
                   reinterpret_cast<uint8_t*>(p.to.data())});
 }
 
@@ -117,7 +125,7 @@ void relay_rest(const Relay& r, int64_t at) {
     for (int64_t i = 0; i < 16; ++i) {
       uint32_t v;
       std::memcpy(&v, r.from + std::min(i, r.rows - 1) * r.row_bytes + word, 4);
-      v = (r.nibbles ? in_tile_order(v) : v) ^ r.flip * 0x01010101u;
+      v = (r.code_bits == 4 ? in_tile_order(v) : r.code_bits == 2 ? twos_in_tile_order(v) : v) ^ r.flip * 0x01010101u;
       std::memcpy(r.to + (word - at) * 16 + i * 4, &v, 4);
     }
 }

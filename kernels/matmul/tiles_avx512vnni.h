@@ -20,6 +20,21 @@ ONW_ALWAYS_INLINE void split(__m512i line, __m512i table, __m512i& low, __m512i&
   }
 }
 
+// The four quads of a line of 2-bit codes.
+ONW_ALWAYS_INLINE void split_twos(__m512i line, __m512i* quad) {
+  const __m512i mask = _mm512_set1_epi8(3);
+  quad[0] = _mm512_and_si512(line, mask);
+  quad[1] = _mm512_and_si512(_mm512_srli_epi16(line, 2), mask);
+  quad[2] = _mm512_and_si512(_mm512_srli_epi16(line, 4), mask);
+  quad[3] = _mm512_and_si512(_mm512_srli_epi16(line, 6), mask);
+}
+
+// Bytes that the codes of one input take in a block of 16 outputs.
+template <Codes kCodes>
+constexpr int kInputBytes = kCodes == Codes::bytes  ? 16
+                            : kCodes == Codes::twos ? 4
+                                                    : 8;
+
 // Four activations to every lane.
 ONW_ALWAYS_INLINE __m512i quad_of(const int8_t* x) {
   int32_t four;

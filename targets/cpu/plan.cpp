@@ -6,6 +6,7 @@
 
 #include "graph/ops.h"
 #include "quant/unpack.h"
+#include "targets/cpu/hadamard_step.h"
 #include "targets/cpu/recurrent_steps.h"
 #include "targets/cpu/steps.h"
 #include "targets/cpu/tiled_weights.h"
@@ -277,6 +278,12 @@ class PlanCompiler {
       case Op::layer_norm:
       case Op::l2_norm:
         return norm(n, v);
+      case Op::hadamard: {
+        const auto signs = vector(n, 1);
+        RETURN_IF_ERROR(signs);
+        return make_hadamard(
+            n.label, {in(n, 0), slot(v), *signs, n.attributes.integer("block"), n.attributes.integer("inverse") != 0});
+      }
       case Op::rope: {
         const Type& x = f().type(n.inputs[0]);
         return make_rope(n.label, {in(n, 0), slot(v), in(n, 1), in(n, 2), x.shape[1], x.shape[2]});

@@ -347,6 +347,13 @@ TEST_F(WithOpenVinoLowering, of_norms_rotations_gates_and_caps) {
   equals_reference("", kX + "  %1 = soft_cap(%0; cap=3.0) \"y\" : f32[S,64]\n  return y=%1\n", 1e-5);
 }
 
+// By two dense matrices here, by stages of sums there.
+TEST_F(WithOpenVinoLowering, of_rotated_rows) {
+  for (const char* how : {"block=16", "block=32", "block=64", "block=16, inverse=1"})
+    equals_reference("weight s [64] f32 vector\n", kX + "  %1 = weight \"s\" : f32[64]\n  %2 = hadamard(%0, %1; " +
+                                                       how + ") \"y\" : f32[S,64]\n  return y=%2\n");
+}
+
 TEST_F(WithOpenVinoLowering, of_products_with_a_bias) {
   equals_reference("weight w [48,64] f32 matrix\nweight bb [48] f32 vector\n",
                    kX + "  %1 = weight \"w\" : f32[48,64]\n  %2 = weight \"bb\" : f32[48]\n"

@@ -263,13 +263,11 @@ TEST(Decompose, says_which_step_has_no_primitive_form_yet) {
   const auto program = parse_program(
       "program p layers=1 hidden=64 vocabulary=9 max_context=8 embedding=e embedding_scale=1\nweight w [64] f32 "
       "vector\nf {\n" +
-      kX +
-      "  %1 = weight \"w\" : f32[64]\n  %2 = hadamard(%0, %1; block=16) \"L03/rotate\" : f32[S,64]\n  return "
-      "y=%2\n}\n");
+      kX + "  %1 = weight \"w\" : f32[64]\n  %2 = pool(%0) \"L03/pool\" : f32[S,64]\n  return y=%2\n}\n");
   ASSERT_TRUE(program);
   const auto primitive = decompose(*program, program->functions[0], {.rows = 1});
   ASSERT_FALSE(primitive);
-  EXPECT_NE(primitive.error().message.find("L03/rotate"), std::string::npos);
+  EXPECT_NE(primitive.error().message.find("L03/pool"), std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "graph/ops.h"
 #include "kernels/attention/reference.h"
+#include "kernels/hadamard/hadamard.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/scalar.h"
 #include "quant/relayout.h"
@@ -117,6 +118,15 @@ Result<Tensor> layer_norm(const Node& n, const Operands& in, const Context& c) {
   return each_last(*in.values[0], [&](std::span<const float> x, float* y) {
     scalar::layer_norm(x, w->data(), b->empty() ? nullptr : b->data(), eps, y);
   });
+}
+
+Result<Tensor> rotated(const Node& n, const Operands& in, const Context& c) {
+  const auto signs = vector_of(in, 1, c);
+  RETURN_IF_ERROR(signs);
+  const Hadamard form{signs->data(), n.type.last(), n.attributes.integer("block"),
+                      n.attributes.integer("inverse") != 0};
+  return each_last(*in.values[0],
+                   [&](std::span<const float> x, float* y) { hadamard(form, x.data(), y, Isa::generic); });
 }
 
 Tensor rope(const Operands& in) {
@@ -240,6 +250,8 @@ Result<Tensor> evaluate(const Node& n, const Operands& in, const Context& c) {
       const auto eps = static_cast<float>(a.number("eps"));
       return each_last(*in.values[0], [&](std::span<const float> x, float* y) { scalar::l2_norm(x, eps, y); });
     }
+    case Op::hadamard:
+      return rotated(n, in, c);
     case Op::rms_norm_quantize: {
       const auto y = rms_norm(n, in, c);
       RETURN_IF_ERROR(y);
