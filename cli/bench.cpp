@@ -121,6 +121,7 @@ Result<void> load(const std::filesystem::path& folder, const Args& args, Report&
   RETURN_IF_ERROR(choice);
   r.device = std::move(*choice);
   options.device = r.device.device;
+  if (const auto remark = fused_remark(args, options.device); !remark.empty()) tell("{}\n", remark);
   if (!args.has("--no-load")) {
     for (const auto file : {kWeightsFile, kExpertsFile}) drop_from_page_cache(folder / file);
     const auto cold = time_load(folder, options, executable);

@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "graph/ops.h"
 #include "targets/op_observer.h"
+#include "targets/rest.h"
 
 namespace onw::cli {
 namespace {
@@ -186,6 +187,7 @@ Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
   RETURN_IF_ERROR(check_room(what));
   // A device loads graphs and packs weights when they first compute: that is no step's time.
   if (counts_graphs_) RETURN_IF_ERROR(what.prompt ? time_prompt(what, 1) : time_decode(what, 1));
+  rest_until_done(executable_);
   const auto timed = what.prompt ? time_prompt(what, kPromptRounds) : time_decode(what, what.rows);
   RETURN_IF_ERROR(timed);
   BenchTiming t{.what = what, .seconds = median(timed->seconds), .host_share = timed->host_share};

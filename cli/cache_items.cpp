@@ -1,6 +1,7 @@
 #include "cli/cache_items.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/paths.h"
 #include "hub/local.h"
@@ -42,16 +43,30 @@ bool is_unused(const BlobItem& item, const std::string& openvino) {
   return item.kind != BlobItem::Kind::whole || !openvino::why_unused(*item.record, openvino).empty();
 }
 
+// Where the model of that name lies; empty where there is none. Two of other owners may have the same last name.
+std::string folder_of(const std::string& model) {
+  const auto found = find_model(models_folder(home_folder()), model);
+  std::error_code failed;
+  return found ? fs::weakly_canonical(found->folder, failed).string() : "";
+}
+
+bool is_of(const std::string& model, const std::string& folder, const std::string& name, const fs::path& where) {
+  return folder.empty() || where.empty() ? name == model : where == folder;
+}
+
 // Whether it is in the share; layouts and tables are no items of the store.
 std::function<bool(const BlobItem&)> in_share(CacheShare share, const std::string& model) {
   if (share == CacheShare::all) return [](const BlobItem&) { return true; };
   if (share == CacheShare::of_model)
-    return [model](const BlobItem& item) { return item.record && item.record->model == model; };
+    return [model, folder = folder_of(model)](const BlobItem& item) {
+      return item.record && is_of(model, folder, item.record->model, item.record->model_folder);
+    };
   return [here = openvino_here()](const BlobItem& item) { return is_unused(item, here); };
 }
 
-bool is_model_of(const CacheEntry& layout, CacheShare share, const std::string& model) {
-  return share == CacheShare::all || (share == CacheShare::of_model && layout.model == model);
+bool is_in_share(const CacheEntry& layout, CacheShare share, const std::string& model) {
+  if (share == CacheShare::unused) return !why_unused(layout).empty();
+  return share == CacheShare::all || is_of(model, folder_of(model), layout.model, layout.model_folder);
 }
 
 }  // namespace
@@ -68,7 +83,11 @@ Result<std::vector<Kept>> kept_in_cache() {
   const auto layouts = layout_cache().entries();
   RETURN_IF_ERROR(layouts);
   for (const auto& entry : *layouts)
-    all.push_back({.kind = "layout", .model = entry.model, .bytes = entry.bytes, .used = entry.used});
+    all.push_back({.kind = "layout",
+                   .model = entry.model,
+                   .unused = why_unused(entry),
+                   .bytes = entry.bytes,
+                   .used = entry.used});
   const auto blobs = blob_store().items();
   RETURN_IF_ERROR(blobs);
   const std::string here = blobs->empty() ? "" : openvino_here();
@@ -93,7 +112,7 @@ Result<int64_t> cached_bytes(CacheShare share, const std::string& model) {
   const auto layouts = layout_cache().entries();
   RETURN_IF_ERROR(layouts);
   for (const CacheEntry& entry : *layouts)
-    if (is_model_of(entry, share, model)) bytes += entry.bytes;
+    if (is_in_share(entry, share, model)) bytes += entry.bytes;
   const auto blobs = blob_store().items();
   RETURN_IF_ERROR(blobs);
   const auto goes = in_share(share, model);
@@ -102,15 +121,28 @@ Result<int64_t> cached_bytes(CacheShare share, const std::string& model) {
   return bytes;
 }
 
-Result<int64_t> remove_graphs_of(const fs::path& model_folder) {
+Result<int64_t> remove_cached_of(const fs::path& model_folder) {
   std::error_code failed;
-  const std::string folder = fs::weakly_canonical(model_folder, failed).string();
-  return blob_store().remove_if(
-      [&](const BlobItem& item) { return item.record && item.record->model_folder == folder; });
+  const fs::path folder = fs::weakly_canonical(model_folder, failed);
+  auto freed = layout_cache().remove_if([&](const CacheEntry& entry) { return entry.model_folder == folder; });
+  RETURN_IF_ERROR(freed);
+  const auto graphs = blob_store().remove_if(
+      [&](const BlobItem& item) { return item.record && item.record->model_folder == folder.string(); });
+  RETURN_IF_ERROR(graphs);
+  return *freed + *graphs;
+}
+
+Result<std::vector<std::string>> cached_models() {
+  const auto all = kept_in_cache();
+  RETURN_IF_ERROR(all);
+  std::set<std::string> names;
+  for (const Kept& k : *all)
+    if (!k.model.empty()) names.insert(k.model);
+  return std::vector<std::string>(names.begin(), names.end());
 }
 
 Result<int64_t> remove_from_cache(CacheShare share, const std::string& model) {
-  auto freed = layout_cache().remove_if([&](const CacheEntry& entry) { return is_model_of(entry, share, model); });
+  auto freed = layout_cache().remove_if([&](const CacheEntry& entry) { return is_in_share(entry, share, model); });
   RETURN_IF_ERROR(freed);
   const auto blobs = blob_store().remove_if(in_share(share, model));
   RETURN_IF_ERROR(blobs);

@@ -28,7 +28,7 @@ Result<std::vector<Kept>> kept_in_cache();
 std::string openvino_here();
 
 enum class CacheShare {
-  unused,    // compiled graphs of models that are gone and of another OpenVINO; what is damaged; what is not onw's
+  unused,    // of models that are gone; compiled graphs of another OpenVINO; what is damaged; what is not onw's
   of_model,  // compiled graphs and layouts of one model
   all
 };
@@ -37,7 +37,11 @@ Result<int64_t> cached_bytes(CacheShare share, const std::string& model);
 // Returns the bytes that are free again. What a running onw has open stays valid for it. Errors: io.
 Result<int64_t> remove_from_cache(CacheShare share, const std::string& model);
 
-// Compiled graphs of a model that is gone from this folder. Returns the bytes that are free again. Errors: io.
-Result<int64_t> remove_graphs_of(const std::filesystem::path& model_folder);
+// Layouts and compiled graphs of a model that is gone from this folder. Returns the bytes that are free again. Errors:
+// io.
+Result<int64_t> remove_cached_of(const std::filesystem::path& model_folder);
+
+// Whose layouts and compiled graphs there are, by name. Errors: io.
+Result<std::vector<std::string>> cached_models();
 
 }  // namespace onw::cli

@@ -86,8 +86,8 @@ Result<void> answer_line(ChatSession& session, const std::string& message, const
                     : spoken->finish == FinishReason::length  ? ", cut at --max-tokens or at the end of the context"
                                                               : "";
   const std::string device = describe(since(before, engine.stats().device));
+  notices.show();  // that a device is ready comes before the line that names it
   tell("[{}{}{}{}]\n", speeds_text(spoken->usage), why, device.empty() ? "" : ", ", device);
-  notices.show();
   return {};
 }
 
@@ -144,6 +144,7 @@ Result<void> run_chat(const Args& args) {
   });
   if (!args.has("--prompt"))
     tell("{} on {}. /help shows what to type\n", (*model)->name, describe((*model)->engine->info()));
+  if (const auto remark = fused_remark(args, (*model)->engine->info().device); !remark.empty()) tell("{}\n", remark);
   auto ended = args.has("--prompt") ? say_once(session, args.text("--prompt"), running, *notices)
                                     : converse(session, *(*model)->engine, *notices);
   end.begin(ended);

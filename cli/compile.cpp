@@ -4,6 +4,7 @@
 #include "base/interrupt.h"
 #include "cli/commands.h"
 #include "cli/end_soon.h"
+#include "cli/engine_flags.h"
 #include "cli/model.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -41,6 +42,11 @@ Result<void> print_graphs(const CompiledAhead& ahead, const std::string& platfor
   RETURN_IF_ERROR(
       print("{} graphs, {} in {}\n", ahead.graphs.size(), bytes_text(bytes), blob_store().folder().string()));
   if (ahead.stand_in) tell("ONW_NPU_STAND_IN: these are for OpenVINO's CPU device in the NPU's place\n");
+  if (ahead.fused_tokens > 0) tell("Attention inside the graphs up to {} tokens\n", ahead.fused_tokens);
+  if (!ahead.fused_trouble.empty())
+    tell("Attention inside the graphs{}: not to be had: {}\n",
+         ahead.fused_tokens > 0 ? fmt::format(" for more than {} tokens", ahead.fused_tokens) : "",
+         printable(ahead.fused_trouble));
   tell("{}\n", ahead.loaded ? "All of them load"
                             : fmt::format("They were not tried: no NPU {} was asked to load them, and attention is "
                                           "compiled at the first start on one",
@@ -65,6 +71,8 @@ Result<void> run_compile(const Args& args) {
   const auto ahead = compile_ahead(*folder, {.device = args.text("--device"),
                                              .platform = args.text("--platform"),
                                              .again = args.has("--again"),
+                                             .fused = fused(args),
+                                             .fused_tokens = args.integer("--context").value_or(0),
                                              .observer = show(progress),
                                              .cancel = cancel});
   progress.reset();

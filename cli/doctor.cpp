@@ -2,14 +2,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/huge_files.h"
 #include "base/memory.h"
 #include "base/paths.h"
+#include "base/terminal.h"
 #include "base/topology.h"
 #include "base/version.h"
 #include "cli/commands.h"
@@ -27,6 +32,7 @@ struct Place {
   std::string path;
   std::filesystem::path nearest;  // the folder, or the nearest one above it that exists
   int64_t free_bytes = -1;        // -1: not known
+  std::string unwritable = {};    // what of it takes no file; empty: all of it does
 };
 
 struct Findings {
@@ -47,12 +53,31 @@ struct Findings {
   std::vector<std::string> advice;
 };
 
-Place place(std::filesystem::path path) {
+// Tried, because rights say little: a disk may be full or mounted for reading, and root may do anything.
+bool takes_a_file(const std::filesystem::path& folder) {
+  const auto file = folder / fmt::format(".onw-{}", std::chrono::steady_clock::now().time_since_epoch().count());
+  std::error_code ignored;
+  const bool taken = (std::ofstream(file) << "onw" << std::flush).good();
+  std::filesystem::remove(file, ignored);
+  return taken;
+}
+
+// The folder and those in it that onw writes to; a file in the place of one, too.
+std::string unwritable_in(const std::filesystem::path& folder, std::initializer_list<const char*> below) {
+  if (!takes_a_file(folder)) return folder.string();
+  for (const char* name : below)
+    if (std::error_code failure; std::filesystem::exists(folder / name, failure) && !takes_a_file(folder / name))
+      return (folder / name).string();
+  return "";
+}
+
+Place place(std::filesystem::path path, std::initializer_list<const char*> below) {
   Place p{path.string(), {}};
   std::error_code failure;
   while (!path.empty() && !std::filesystem::exists(path, failure) && path != path.parent_path())
     path = path.parent_path();
   p.nearest = path;
+  p.unwritable = unwritable_in(path, below);
   const auto space = std::filesystem::space(path, failure);
   if (!failure) p.free_bytes = static_cast<int64_t>(space.available);
   return p;
@@ -84,7 +109,29 @@ void advise(Findings& f) {
         "from 6.16 on: set ONW_HOME and ONW_CACHE to such a disk");
 }
 
+// What takes the time, while it does: a line that goes away on a terminal, and one in all elsewhere.
+class Busy {
+ public:
+  void with(std::string_view what) {
+    if (terminal_)
+      tell("\rLooking at {} ...\x1b[K", what);
+    else if (!std::exchange(told_, true))
+      tell("Looking at memory, cores, OpenVINO and its devices: this takes some seconds\n");
+  }
+  Busy() = default;
+  ~Busy() {
+    if (terminal_) tell("\r\x1b[K");
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  bool terminal_ = is_terminal(Stream::err);
+  bool told_ = false;
+};
+
 Findings examine() {
+  Busy busy;
   Findings f;
   f.cpu = cpu_features();
   for (const Isa isa : available_isas(f.cpu)) f.isas.emplace_back(name(isa));
@@ -101,10 +148,13 @@ Findings examine() {
   f.available_bytes = available_memory_bytes();
   f.huge_pages = huge_page_mode();
   f.huge_page_use = huge_page_use();
-  f.home = place(home_folder());
-  f.cache = place(cache_folder());
+  f.home = place(home_folder(), {"models"});
+  f.cache = place(cache_folder(), {"blobs", "devices", "layouts", "steps", "threads"});
+  busy.with("how files lie in memory");
   f.huge_share = huge_share_of_files(f.home.nearest);
+  busy.with("how fast memory and cores are");
   f.roofs = measure_roofs(f.threads, active_isa() ? *active_isa() : Isa::generic, 0.5);
+  busy.with("OpenVINO and its devices");
   f.openvino = examine_openvino();
   advise(f);
   return f;
@@ -132,6 +182,16 @@ std::string free_text(const Place& p) { return p.free_bytes < 0 ? "unknown" : by
 
 std::vector<std::string> all_advice(const Findings& f, bool with_paths) {
   std::vector<std::string> all = f.advice;
+  if (!f.home.unwritable.empty())
+    all.push_back(
+        fmt::format("Models cannot be pulled or converted: {} takes no file. Let ONW_HOME name a folder that "
+                    "can be written",
+                    with_paths ? f.home.unwritable : "their folder"));
+  if (!f.cache.unwritable.empty())
+    all.push_back(
+        fmt::format("Layouts and compiled graphs are made anew at each start: {} takes no file. Let ONW_CACHE "
+                    "name a folder that can be written",
+                    with_paths ? f.cache.unwritable : "the cache"));
   for (std::string& line : openvino_advice(f.openvino, with_paths)) all.push_back(std::move(line));
   return all;
 }
@@ -162,7 +222,8 @@ std::string to_text(const Findings& f, bool with_paths) {
 ordered_json to_json(const Findings& f) {
   const auto place_json = [](const Place& p) {
     return ordered_json{{"path", p.path},
-                        {"free_bytes", p.free_bytes < 0 ? ordered_json() : ordered_json(p.free_bytes)}};
+                        {"free_bytes", p.free_bytes < 0 ? ordered_json() : ordered_json(p.free_bytes)},
+                        {"unwritable", p.unwritable.empty() ? ordered_json() : ordered_json(p.unwritable)}};
   };
   return {{"version", kVersion},
           {"cpu", f.cpu.model},

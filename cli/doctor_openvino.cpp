@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
+#include "cli/flags.h"
+#include "cli/output.h"
 #include "targets/openvino/find.h"
 #include "targets/openvino/stand_in.h"
 
@@ -65,16 +67,24 @@ std::string npu_row(const OpenVinoFindings& f) {
 // A variable that asks for what there is not.
 std::string variable_advice(const OpenVinoFindings& f) {
   if (const auto stand_in = openvino::npu_stand_in(); !stand_in) return stand_in.error().message;
-  const char* device = std::getenv("ONW_DEVICE");
-  if (device == nullptr || std::string_view(device) != "NPU" || npu_works(f)) return "";
+  const char* variable = std::getenv("ONW_DEVICE");
+  if (variable == nullptr || *variable == '\0') return "";
+  const auto device = choice_of("--device", "chat", variable);
+  if (!device)
+    return fmt::format("ONW_DEVICE: {}. Until then chat, serve, bench and eval fail",
+                       printable(device.error().message));
+  if (*device != "NPU" || npu_works(f)) return "";
   return "ONW_DEVICE is NPU, and no NPU works here: chat, serve, bench and eval fail. Unset it, or set it to CPU";
 }
+
+bool missing_is_a_fault(const OpenVinoFindings& f) { return !f.found() && (f.asked_for || !f.npu.name.empty()); }
 
 }  // namespace
 
 OpenVinoFindings examine_openvino() {
   OpenVinoFindings f;
-  f.asked_for = std::getenv("ONW_OPENVINO_DIR") != nullptr;
+  const char* given = std::getenv("ONW_OPENVINO_DIR");
+  f.asked_for = given != nullptr && *given != '\0';
   f.npu = openvino::look_at_npu();
   const auto library = openvino::find_library(openvino::search_places());
   if (!library) {
@@ -92,7 +102,8 @@ OpenVinoFindings examine_openvino() {
 
 std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, bool with_paths) {
   const std::vector<std::string> npu = {"NPU", npu_row(f)};
-  if (!f.found()) return {npu, {"OpenVINO", with_paths || !f.asked_for ? f.trouble : kWrongFolder}};
+  // What to do about it is said once: below, where the machine wants it, else here.
+  if (!f.found()) return {npu, {"OpenVINO", missing_is_a_fault(f) ? "not found, see below" : f.trouble}};
   const std::string version = f.probe.version.empty() ? "does not start, see below" : f.probe.version;
   std::vector<std::vector<std::string>> rows = {
       npu, {"OpenVINO", with_paths ? fmt::format("{}, {}", version, f.library) : version}};
@@ -105,8 +116,9 @@ std::vector<std::string> openvino_advice(const OpenVinoFindings& f, bool with_pa
   std::vector<std::string> advice;
   if (std::string wrong = variable_advice(f); !wrong.empty()) advice.push_back(std::move(wrong));
   if (std::string npu = openvino::npu_advice(f.npu); !npu.empty() && !npu_works(f)) advice.push_back(std::move(npu));
-  if (!f.found() && f.asked_for) advice.emplace_back(fmt::format("OpenVINO: {}", kWrongFolder));
-  if (!f.found() && !f.asked_for && !f.npu.name.empty())
+  if (!f.found() && f.asked_for)
+    advice.push_back(with_paths ? f.trouble : fmt::format("OpenVINO: {}", kWrongFolder));
+  else if (missing_is_a_fault(f))
     advice.push_back(
         "OpenVINO is missing, without which the NPU does nothing: pip install openvino, or see "
         "ONW_OPENVINO_DIR");

@@ -19,6 +19,14 @@ std::optional<bool> fused(const Args& args) {
   return text == "yes" || text == "no" ? std::optional(text == "yes") : std::nullopt;
 }
 
+std::string fused_remark(const Args& args, std::string_view device) {
+  const auto wanted = fused(args);
+  const std::string variable = args.variable("--fused");
+  if (!wanted || device == "NPU" || device == "GPU" || (!*wanted && !variable.empty())) return "";
+  return fmt::format("{} changes nothing on {}: graphs with attention inside are for the NPU and the GPU",
+                     variable.empty() ? fmt::format("--fused {}", *wanted ? "yes" : "no") : variable, device);
+}
+
 // Some models are laid out anew for this CPU the first time.
 static LoadObserver layout_progress() {
   return [progress = std::shared_ptr<Progress>()](int64_t done, int64_t total) mutable {

@@ -124,11 +124,12 @@ Result<void> run_eval_command(const Args& args) {
   const auto choice = choose_device(options.device);
   RETURN_IF_ERROR(choice);
   options.device = choice->device;
+  if (const auto remark = fused_remark(args, options.device); !remark.empty()) tell("{}\n", remark);
   options.quantised = args.text("--quantised") == "yes";
   auto executable = load_executable(*folder, options);
   RETURN_IF_ERROR(executable);
   const std::shared_ptr<Executable> shared = std::move(*executable);
-  const auto source = executable_logits(shared);
+  const auto source = executable_logits(shared, options.fused.value_or(false));
   std::unique_ptr<LogitsSource> reference;
   if (args.has("--against")) {
     auto opened = open_reference(args, *folder);

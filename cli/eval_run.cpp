@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "store/safetensors.h"
+#include "targets/rest.h"
 
 namespace onw::cli {
 namespace {
@@ -12,8 +13,8 @@ constexpr size_t kWorstLayers = 5;
 
 class ExecutableLogits : public LogitsSource {
  public:
-  explicit ExecutableLogits(std::shared_ptr<Executable> executable)
-      : executable_(std::move(executable)), tap_(executable_->info().hidden) {
+  ExecutableLogits(std::shared_ptr<Executable> executable, bool rests)
+      : executable_(std::move(executable)), rests_(rests), tap_(executable_->info().hidden) {
     executable_->observe(&tap_);
   }
   ~ExecutableLogits() override { executable_->observe(nullptr); }
@@ -26,6 +27,7 @@ class ExecutableLogits : public LogitsSource {
       RETURN_IF_ERROR(sequence);
       sequence_ = std::move(*sequence);
     }
+    if (rests_) rest_until_done(*executable_);
     const int64_t begin = sequence_->length();
     RETURN_IF_ERROR(sequence_->reserve(begin + static_cast<int64_t>(ids.size())));
     std::vector<Row> rows;
@@ -42,6 +44,7 @@ class ExecutableLogits : public LogitsSource {
 
  private:
   std::shared_ptr<Executable> executable_;
+  bool rests_ = false;
   LayerTap tap_;
   std::unique_ptr<Sequence> sequence_;
 };
@@ -93,8 +96,8 @@ std::span<const float> row(std::span<const float> logits, size_t i, int64_t voca
 
 }  // namespace
 
-std::unique_ptr<LogitsSource> executable_logits(std::shared_ptr<Executable> executable) {
-  return std::make_unique<ExecutableLogits>(std::move(executable));
+std::unique_ptr<LogitsSource> executable_logits(std::shared_ptr<Executable> executable, bool rests) {
+  return std::make_unique<ExecutableLogits>(std::move(executable), rests);
 }
 
 Result<std::unique_ptr<LogitsSource>> saved_logits(const std::string& path) {

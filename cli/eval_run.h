@@ -27,8 +27,9 @@ class LogitsSource {
   virtual const LayerTap* layers() const { return nullptr; }
 };
 
-// Errors of `next`: those of the executable.
-std::unique_ptr<LogitsSource> executable_logits(std::shared_ptr<Executable> executable);
+// Errors of `next`: those of the executable. `rests`: before each step it waits for all that the target prepares by
+// itself, so that graphs with attention inside compute what they can.
+std::unique_ptr<LogitsSource> executable_logits(std::shared_ptr<Executable> executable, bool rests = false);
 
 // A file that --save-logits wrote. Errors: bad_format; of `next`: invalid_argument where its ids are others.
 Result<std::unique_ptr<LogitsSource>> saved_logits(const std::string& path);

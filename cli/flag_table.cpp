@@ -35,6 +35,12 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--device", Kind::choice, "NPU|GPU", "NPU", "", "compile", "What to compile for"},
     {"--platform", Kind::choice, "3720|4000|5010", "", "", "compile",
      "Compiles for an NPU of this generation, which need not be here; the NPU compiler's library must"},
+    {"--fused", Kind::choice, "auto|yes|no", "auto", "ONW_FUSED", "compile",
+     "Whether graphs with attention inside are compiled, too (auto: for an NPU that is here, where memory allows)"},
+    {"--context", Kind::integer, "N", "", "", "compile",
+     "Those for conversations of so many tokens: 1024, 2048, 4096, ... 32768 (default: 1024), each with the weights "
+     "once more on the disk",
+     1, kMany},
     {"--again", Kind::toggle, "", "", "", "compile", "Tries anew what did not compile before"},
 
     // One answer.
@@ -141,7 +147,9 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--cache", Kind::toggle, "", "", "", "rm",
      "Removes what is cached, and no model: all of it, or with NAME what is of that model"},
     {"--unused", Kind::toggle, "", "", "", "rm",
-     "With --cache: compiled graphs of models that are gone or of another OpenVINO, what is damaged or not onw's"},
+     "With --cache: layouts and compiled graphs of models that are gone, graphs of another OpenVINO, what is damaged "
+     "or "
+     "not onw's"},
 });
 
 constexpr auto kVariables = std::to_array<Variable>({

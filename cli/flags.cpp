@@ -70,6 +70,18 @@ bool within(const Flag& flag, const std::optional<T>& value) {
   return value && static_cast<double>(*value) >= flag.min && static_cast<double>(*value) <= flag.max;
 }
 
+// A choice as the table spells it: "npu" is NPU. Anything else stays as it is.
+std::string spelled(const Flag& flag, const std::string& typed) {
+  const auto lower = [](std::string text) {
+    std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    return text;
+  };
+  if (flag.kind == Kind::choice)
+    for (const auto& choice : split(flag.value, '|'))
+      if (lower(choice) == lower(typed)) return choice;
+  return typed;
+}
+
 // What is wrong with `typed` as a value of the flag; empty where it is fine.
 std::string complaint(const Flag& flag, const std::string& typed) {
   switch (flag.kind) {
@@ -217,6 +229,7 @@ Result<void> Parser::fill(const Command& command, Args& args) {
     if (!args.values_.contains(name) && !flag->fallback.empty()) args.values_[name] = flag->fallback;
     const auto found = args.values_.find(name);
     if (found == args.values_.end()) continue;
+    found->second = spelled(*flag, found->second);
     if (const auto wrong = complaint(*flag, found->second); !wrong.empty())
       return error(Code::usage, "{}: {}. See: onw {} --help", origin, wrong, command.name);
   }
@@ -237,6 +250,15 @@ Result<std::optional<Args>> Parser::parse(const Command& command, const std::vec
     if (names[i].required) return error(Code::usage, "{} is missing. Usage: {}", names[i].name, usage_line(command));
   RETURN_IF_ERROR(fill(command, args));
   return std::optional<Args>(std::move(args));
+}
+
+Result<std::string> choice_of(std::string_view name, std::string_view command, const std::string& typed) {
+  const auto flag = std::ranges::find_if(
+      all_flags(), [&](const Flag& f) { return f.name == name && f.kind == Kind::choice && belongs(f, command); });
+  CHECK(flag != all_flags().end());
+  const std::string choice = spelled(*flag, typed);
+  if (const auto wrong = complaint(*flag, choice); !wrong.empty()) return error(Code::usage, "{}", wrong);
+  return choice;
 }
 
 Result<std::optional<Args>> parse(const Command& command, const std::vector<std::string>& words) {

@@ -77,6 +77,9 @@ struct Command {
   Result<void> (*run)(const Args&);
 };
 
+// What somebody typed for a flag of choices, as the table spells it. Errors: usage, with the choices.
+Result<std::string> choice_of(std::string_view flag, std::string_view command, const std::string& typed);
+
 // The words after the command's name. Errors: usage (says what is wrong and how to see the help). `--help` gives an
 // empty optional: print help(command).
 Result<std::optional<Args>> parse(const Command& command, const std::vector<std::string>& words);

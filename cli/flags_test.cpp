@@ -42,6 +42,17 @@ std::string complaint(const Command& command, const std::vector<std::string>& wo
   return args.error().message;
 }
 
+TEST(Flags, take_choices_in_any_case) {
+  EXPECT_EQ((*parse(kServe, {"model", "--device", "OpenVINO:cpu"}))->text("--device"), "openvino:CPU");
+  const Variable variable("ONW_DEVICE", "npu");
+  const auto args = parse(kServe, {"model"});
+  ASSERT_TRUE(args) << args.error().message;
+  EXPECT_EQ((*args)->text("--device"), "NPU");
+  EXPECT_THAT(complaint(kServe, {"model", "--device", "toaster"}), HasSubstr("'toaster' is not one of NPU, GPU"));
+  EXPECT_EQ(*choice_of("--device", "chat", "gpu"), "GPU");
+  EXPECT_FALSE(choice_of("--device", "chat", "gpus"));
+}
+
 TEST(Flags, give_what_was_typed_then_the_environment_then_the_default) {
   auto args = parse(kServe, {"model"});
   ASSERT_TRUE(args.has_value());

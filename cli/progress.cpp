@@ -32,7 +32,7 @@ Progress::Progress(std::string label, int64_t total, Unit unit)
 
 Progress::~Progress() {
   if (!drawn_) return;
-  show();
+  if (terminal_ || done_ != shown_) show();
   if (terminal_) tell("\n");
 }
 
@@ -54,6 +54,7 @@ void Progress::say(std::string_view text) { tell("{}{}{}\n", terminal_ ? "\r" : 
 
 void Progress::show() {
   drawn_ = true;
+  shown_ = done_;
   if (terminal_)
     tell("\r{}\x1b[K", text(done_, terminal_columns()));
   else

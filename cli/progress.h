@@ -33,7 +33,7 @@ class Progress {
   int64_t total_;
   Unit unit_;
   bool terminal_;
-  int64_t done_ = 0;
+  int64_t done_ = 0, shown_ = 0;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_shown_;

@@ -1,13 +1,18 @@
 // onw rm: removes a model, and what is unfinished of it.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <optional>
+#include <vector>
 
 #include "base/paths.h"
 #include "base/terminal.h"
 #include "cli/cache_items.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
 #include "hub/leftovers.h"
 #include "hub/local.h"
 
@@ -34,6 +39,17 @@ std::optional<int64_t> unfinished_bytes(const std::string& name) {
   return bytes;
 }
 
+// A name of which nothing is cached, nor is there a model, is a mistake.
+Result<void> require_known(const std::string& model) {
+  const auto cached = cached_models();
+  RETURN_IF_ERROR(cached);
+  if (std::ranges::find(*cached, model) != cached->end() || find_model(models_folder(home_folder()), model)) return {};
+  if (cached->empty()) return error(Code::not_found, "there is no model {}, and nothing is cached of any", model);
+  const std::vector<std::string_view> names(cached->begin(), cached->end());
+  return error(Code::not_found, "nothing is cached of {}, but of: {}.{} onw list --cache shows it", model,
+               printable(fmt::to_string(fmt::join(names, ", "))), did_you_mean(model, names));
+}
+
 // --cache: what is kept of a model, of nobody, or everything; models stay.
 Result<void> remove_cached(const Args& args) {
   const std::string& model = args.positional(0);
@@ -45,6 +61,7 @@ Result<void> remove_cached(const Args& args) {
   const std::string what = share == CacheShare::unused     ? "what nobody uses in the cache"
                            : share == CacheShare::of_model ? fmt::format("what is cached of {}", model)
                                                            : "everything in the cache";
+  if (share == CacheShare::of_model) RETURN_IF_ERROR(require_known(model));
   const auto bytes = cached_bytes(share, model);
   RETURN_IF_ERROR(bytes);
   if (*bytes == 0 && share != CacheShare::all) {
@@ -80,7 +97,7 @@ Result<void> run_rm(const Args& args) {
   if (!only_unfinished) {
     const auto removed = remove_model(models, name);
     RETURN_IF_ERROR(removed);
-    const auto cached = remove_graphs_of(model->folder);
+    const auto cached = remove_cached_of(model->folder);
     RETURN_IF_ERROR(cached);
     *freed += *removed + *cached;
   }

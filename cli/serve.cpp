@@ -107,6 +107,7 @@ class Ending {
 
 void announce(const server::ServedModel& model, const server::HttpServer& http, const Args& args) {
   tell("{} on {}\n", model.name, describe(model.engine->info()));
+  if (const auto remark = fused_remark(args, model.engine->info().device); !remark.empty()) tell("{}\n", remark);
   tell("Serving at http://{}/v1\n", fmt::join(http.addresses(), "/v1 and http://"));
   if (!only_this_machine(args.text("--host")) && !args.has("--api-key"))
     tell("Anyone on the network may use it: --api-key KEY asks for a key\n");

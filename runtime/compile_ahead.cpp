@@ -1,16 +1,21 @@
 #include "runtime/compile_ahead.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "base/child_process.h"
 #include "base/digest.h"
 #include "base/paths.h"
+#include "runtime/self_check.h"
 #include "targets/openvino/compile.h"
 #include "targets/openvino/find.h"
 #include "targets/openvino/npu_machine.h"
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
 #include "targets/openvino/stand_in.h"
+#include "targets/rest.h"
 
 namespace onw {
 namespace {
@@ -31,6 +36,50 @@ Result<void> require_device(const openvino::Runtime& runtime, const std::string&
                device == "NPU" ? ". For an NPU that is not here: --platform 3720, 4000 or 5010" : "");
 }
 
+// What becomes of graphs with attention inside, which are compiled after the others.
+class FusedEar {
+ public:
+  void hear(const FusedNews& news) {
+    const std::lock_guard lock(mutex_);
+    if (news.what == FusedNews::What::compiled) tokens_ = std::max(tokens_, news.length);
+    if (news.what == FusedNews::What::failed && trouble_.empty()) trouble_ = news.why;
+    done_ = done_ || news.what == FusedNews::What::done;
+    changed_.notify_all();
+  }
+
+  // Until nothing is left to compile. Errors: cancelled.
+  Result<void> wait(const std::shared_ptr<CancelToken>& cancel) {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; }))
+      if (cancel != nullptr && cancel->cancelled()) return error(Code::cancelled, "stopped");
+    return {};
+  }
+
+  void tell(CompiledAhead& ahead) const {
+    const std::lock_guard lock(mutex_);
+    ahead.fused_tokens = tokens_;
+    ahead.fused_trouble = trouble_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  int64_t tokens_ = 0;
+  std::string trouble_;
+};
+
+// The graphs with attention inside that belong to those of `use`.
+void add_fused(const openvino::BlobUse& use, CompiledAhead& ahead) {
+  const auto all = blob_store().entries();
+  if (!all || use.records.empty()) return;
+  const openvino::BlobRecord& one = use.records.front();
+  for (const openvino::BlobRecord& r : *all)
+    if (r.segment.starts_with("fused") && r.ended == openvino::Ended::compiled && r.model_folder == one.model_folder &&
+        r.platform == one.platform && r.openvino == one.openvino)
+      ahead.graphs.push_back(r);
+}
+
 // The device itself: its graphs are compiled as serving wants them, and loaded.
 Result<CompiledAhead> for_device_here(const std::filesystem::path& model_folder, const std::filesystem::path& library,
                                       const openvino::Runtime& runtime, const CompileAheadOptions& options) {
@@ -47,11 +96,14 @@ Result<CompiledAhead> for_device_here(const std::filesystem::path& model_folder,
                             .library = library,
                             .stand_in = stand_in};
   std::shared_ptr<openvino::BlobUse> use;
+  const auto ear = std::make_shared<FusedEar>();
   const auto loaded = load_executable(model_folder,
                                       {.device = options.device,
                                        .observer = options.layout_observer,
                                        .cancel = options.cancel,
-                                       .fused = false,  // made beside the answers
+                                       .fused = options.fused,
+                                       .fused_at_once = options.fused_tokens,
+                                       .on_fused = [ear](const FusedNews& news) { ear->hear(news); },
                                        .with_blobs =
                                            [&](openvino::BlobOptions& blobs) {
                                              blobs.again = options.again;
@@ -61,7 +113,17 @@ Result<CompiledAhead> for_device_here(const std::filesystem::path& model_folder,
                                            }},
                                       choice);
   RETURN_IF_ERROR(loaded);
-  return CompiledAhead{.graphs = use->records, .loaded = true, .stand_in = stand_in};
+  CompiledAhead ahead{.graphs = use->records, .loaded = true, .stand_in = stand_in};
+  RETURN_IF_ERROR(ear->wait(options.cancel));
+  rest_until_done(**loaded);  // loads as many as fit
+  ear->tell(ahead);
+  if (ahead.fused_tokens > 0) add_fused(*use, ahead);
+  if (options.again) {  // whether the device is worth having, too
+    std::vector<std::string> keys;
+    for (const openvino::BlobRecord& r : use->records) keys.push_back(r.key);
+    KeptCheck(blob_store(), std::move(keys)).note_speeds({});
+  }
+  return ahead;
 }
 
 // A device that need not be here: compiled, and not tried.

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct CompileAheadOptions {
   std::string device = "NPU";  // NPU | GPU
   std::string platform;        // "3720", "4000", "5010": an NPU that need not be here; empty: the device's own
   bool again = false;          // tries anew what did not compile before
+  std::optional<bool> fused;   // as in EngineOptions; for a device that is here
+  int64_t fused_tokens = 0;    // graphs with attention inside for so many, and the shortest in any case
   LoadObserver layout_observer = {};
   openvino::CompileObserver observer = {};
   std::shared_ptr<CancelToken> cancel = nullptr;
@@ -23,8 +26,10 @@ struct CompileAheadOptions {
 
 struct CompiledAhead {
   std::vector<openvino::BlobRecord> graphs;
-  bool loaded = false;    // by the device, which is here; else nobody has tried them
-  bool stand_in = false;  // the device is OpenVINO's CPU device in the NPU's place (ONW_NPU_STAND_IN)
+  bool loaded = false;             // by the device, which is here; else nobody has tried them
+  int64_t fused_tokens = 0;        // up to which there are graphs with attention inside
+  std::string fused_trouble = {};  // why there are none, or none further
+  bool stand_in = false;           // the device is OpenVINO's CPU device in the NPU's place (ONW_NPU_STAND_IN)
 };
 
 // For a device that is here, everything that serving takes, each graph loaded once; for a platform segments and head.

@@ -135,6 +135,7 @@ class ThreadedEngine final : public Engine {
     std::vector<std::shared_ptr<Job>> jobs;
     bool attends = false;
     for (;;) {
+      worker_->rest_if_idle();
       {
         std::unique_lock lock(inbox_->mutex);
         inbox_->stats = worker_->stats();
@@ -147,7 +148,8 @@ class ThreadedEngine final : public Engine {
         attends = std::exchange(inbox_->device_wants_attention, false);
         if (inbox_->stopping) break;
       }
-      if (attends) attend();
+      // A step takes it over as well, and whoever it is for can end the wait.
+      if (attends && worker_->idle()) attend();
       for (auto& job : jobs) worker_->add(std::move(job));
       jobs.clear();
       worker_->step();

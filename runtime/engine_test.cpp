@@ -41,6 +41,21 @@ TEST(Engine, answers_what_the_model_says_from_scratch) {
   EXPECT_GT(got.usage.decode_seconds, 0);
 }
 
+// What a target does for itself, such as loading graphs, it does between answers.
+TEST(Engine, tells_the_target_when_no_answer_is_under_way) {
+  std::atomic<bool> resting = false, rested_in_a_step = false;
+  const auto engine = fake_engine({.before_step = [&](const Step&, const CancelToken&) -> Result<void> {
+                                     rested_in_a_step = rested_in_a_step || resting;
+                                     return {};
+                                   },
+                                   .on_rest = [&](bool rests) { resting = rests; }});
+  for (int i = 0; i < 3; ++i) {
+    answer(*engine, request({5, 6, 7}, 9));
+    while (!resting) std::this_thread::yield();
+  }
+  EXPECT_FALSE(rested_in_a_step);
+}
+
 TEST(Engine, takes_a_prompt_of_one_token_and_refuses_one_of_none) {
   const auto engine = fake_engine();
   EXPECT_EQ(answer(*engine, request({9}, 3)).tokens, expected_tokens({9}, {.seed = 1}, 3));

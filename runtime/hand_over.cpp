@@ -1,6 +1,7 @@
 #include "runtime/hand_over.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -88,6 +89,13 @@ class TwoSides final : public HandOver {
     return n;
   }
 
+  // The device may do what it does in a rest while the standby answers for it, too.
+  void rest(bool resting) override {
+    resting_ = resting;
+    if (device_ != nullptr) onw::rest(*device_->executable, resting || slow_);
+  }
+  Upkeep upkeep() const override { return device_ != nullptr ? onw::upkeep(*device_->executable) : Upkeep(); }
+
   void observe(OpObserver* observer) override {
     observer_ = observer;
     standby_->executable->observe(observer);
@@ -96,7 +104,9 @@ class TwoSides final : public HandOver {
 
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, mixes_prompt_and_decode()));
+    rest(false);
     take_over(cancel);
+    look_at_speed();
     for (;;) {
       if (options_.insisted && given_up_) return refusal();
       std::optional<Error> fault;
@@ -108,7 +118,7 @@ class TwoSides final : public HandOver {
 
  private:
   static HandOverSequence& mine(Sequence* s) { return static_cast<HandOverSequence&>(*s); }
-  const SidePtr& preferred() const { return device_ != nullptr ? device_ : standby_; }
+  const SidePtr& preferred() const { return device_ != nullptr && !slow_ ? device_ : standby_; }
 
   // ---- the device comes and goes
 
@@ -129,6 +139,8 @@ class TwoSides final : public HandOver {
     device_->executable = std::move(made_);
     if (observer_ != nullptr) device_->executable->observe(observer_);
     steps_since_made_ = 0;
+    if (knows_it_is_slow()) return;
+    onw::rest(*device_->executable, resting_);
     status_->change([](DeviceReport& r) { r.state = DeviceState::ready; });
     status_->tell(fmt::format("The {} is ready and goes on with the answers{}", options_.device, kv_text()));
   }
@@ -195,6 +207,93 @@ class TwoSides final : public HandOver {
                               options_.device, fault.message));
   }
 
+  // ---- whether it is worth having
+
+  // By an earlier run. What is known needs no trial.
+  bool knows_it_is_slow() {
+    device_times_.clear();
+    slow_ = false;
+    trial_steps_ = 0;
+    const auto known = options_.speeds.read ? options_.speeds.read() : std::nullopt;
+    speed_is_known_ = known.has_value();
+    if (!known || !far_slower(*known)) return false;
+    if (options_.insisted) {
+      tell_it_is_slow(*known);
+      return false;
+    }
+    give_up(too_slow(*known));
+    return true;
+  }
+
+  std::string too_slow(const StepSeconds& s) const {
+    return fmt::format("it gives {}. --device {} takes it all the same; onw compile MODEL --again has it tried anew",
+                       describe(s), options_.device);
+  }
+
+  void tell_it_is_slow(const StepSeconds& s) const {
+    status_->tell(fmt::format(
+        "The {0} gives {1}, which would be taken if nobody had insisted on the {0}: leave --device {0} out, or "
+        "take --device CPU",
+        options_.device, describe(s)));
+  }
+
+  // Between steps. One that is far slower rests while there is hope that it becomes faster, and then is tried again.
+  void look_at_speed() {
+    if (device_ == nullptr || speed_is_known_) return;
+    const Upkeep upkeep = onw::upkeep(*device_->executable);
+    if (slow_) {
+      if (upkeep.more_to_come) return;
+      if (upkeep.improvements == improvements_) return settle_speed();
+      slow_ = false;
+      device_times_.clear();
+      return;
+    }
+    if (!device_times_.typical() || trial_steps_ > 0) return;
+    if (*device_times_.typical() <= kQuickSeconds) return;
+    if (!standby_times_.typical()) return try_standby();
+    if (!far_slower(step_seconds()) || !upkeep.more_to_come) return settle_speed();
+    if (options_.insisted) return device_times_.clear();  // and judged with all of its graphs
+    slow_ = true;
+    improvements_ = upkeep.improvements;
+    onw::rest(*device_->executable, true);
+    status_->tell(
+        fmt::format("The CPU goes on with the answers: the {} gives {}. It is tried again when the rest of its "
+                    "graphs is ready",
+                    options_.device, describe(step_seconds())));
+  }
+
+  StepSeconds step_seconds() const {
+    return {.device = device_times_.typical().value_or(0), .standby = standby_times_.typical().value_or(0)};
+  }
+
+  // The CPU may never have answered: then it does for some steps, once. Who insists on the device gets no others.
+  void try_standby() {
+    if (options_.insisted || tried_standby_) {
+      speed_is_known_ = true;
+      return;
+    }
+    tried_standby_ = true;
+    trial_steps_ = StepTimes::kWarmUp + StepTimes::kTimed;
+  }
+
+  void settle_speed() {
+    const StepSeconds seconds = step_seconds();
+    speed_is_known_ = true;
+    if (options_.speeds.write) options_.speeds.write(seconds);
+    if (!far_slower(seconds)) return;
+    options_.insisted ? tell_it_is_slow(seconds) : give_up(too_slow(seconds));
+  }
+
+  double now() const {
+    if (options_.seconds) return options_.seconds();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  void time_step(const Step& step, bool device, double seconds) {
+    if (!device && trial_steps_ > 0) --trial_steps_;
+    if (step.rows.size() == 1) (device ? device_times_ : standby_times_).add(seconds);
+  }
+
   void keep_away(const Error& fault) {
     const bool wrong = fault.code == Code::numerics;
     status_->change([&](DeviceReport& r) { ++(wrong ? r.wrong_steps : r.refused_steps); });
@@ -209,8 +308,8 @@ class TwoSides final : public HandOver {
   // ---- a step
 
   bool for_device(const HandOverSequence& s) const {
-    return device_ != nullptr && s.may_leave_standby() &&
-           (!options_.prefers_device || options_.prefers_device(s.length()));
+    return device_ != nullptr && !slow_ && trial_steps_ == 0 && !onw::upkeep(*device_->executable).busy &&
+           s.may_leave_standby() && (!options_.prefers_device || options_.prefers_device(s.length()));
   }
 
   Result<void> move(HandOverSequence& s, const SidePtr& to) {
@@ -335,8 +434,10 @@ class TwoSides final : public HandOver {
       rows.push_back(row);
       rows.back().sequence = static_cast<int>(sequences.size()) - 1;
     }
+    const double start = now();
     auto out = part.side->executable->run({.sequences = inner, .rows = rows}, cancel);
     RETURN_IF_ERROR(out);
+    time_step(step, part.side == device_, now() - start);
     for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->hold(sequences[i]->length() - begin[i], count[i]);
     const bool device = part.side == device_;
     steps_since_made_ += device ? 1 : 0;
@@ -387,6 +488,13 @@ class TwoSides final : public HandOver {
   std::optional<std::string> given_up_;
   bool rebuilt_ = false;
   int64_t steps_since_made_ = 0;
+  bool resting_ = false;
+  StepTimes device_times_, standby_times_;
+  bool speed_is_known_ = false;  // or never will be
+  bool tried_standby_ = false;
+  int trial_steps_ = 0;       // that the standby computes still, to be timed
+  bool slow_ = false;         // far slower than the standby, which answers until more of the device is ready
+  int64_t improvements_ = 0;  // that it had then
   std::vector<HandOverSequence*> at_fault_;  // of the step that runs
   std::vector<float> logits_, hidden_;
   PartOutputs pieces_;  // of a part that was cut

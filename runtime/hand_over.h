@@ -9,7 +9,9 @@
 
 #include "base/result.h"
 #include "runtime/device_status.h"
+#include "runtime/speed_watch.h"
 #include "targets/executable.h"
+#include "targets/rest.h"
 
 namespace onw {
 
@@ -32,11 +34,13 @@ struct HandOverOptions {
   // reason to give the device up, but for cancelled: then it is asked again.
   std::function<Result<void>(Executable& device, Executable& standby, const CancelToken& cancel)> check = {};
   std::shared_ptr<DeviceStatus> status = {};  // none: nobody looks
+  KeptSpeeds speeds = {};                     // of the device that was made, once `check` has passed
   // For tests: whether the device, if ready, computes the next step of a sequence of this length.
   std::function<bool(int64_t length)> prefers_device = {};
+  std::function<double()> seconds = {};  // for tests: what the clock says
 };
 
-class HandOver : public Executable {
+class HandOver : public Executable, public Rests {
  public:
   // Until the device is made or has failed. It is taken over with DeviceStatus::attend, which the engine's thread is
   // woken for, or with the next step.

@@ -46,7 +46,7 @@ Result<void> check_takes(const std::filesystem::path& model_folder, const Device
 std::function<void(const FusedNews&)> reporter(const std::shared_ptr<DeviceStatus>& status, const std::string& device) {
   const auto told = std::make_shared<std::atomic<bool>>(false);
   return [=](const FusedNews& news) {
-    if (news.what == FusedNews::What::compiled)
+    if (news.what == FusedNews::What::loaded)
       status->change([&](DeviceReport& r) { r.fused_tokens = std::max(r.fused_tokens, news.length); });
     if (news.what == FusedNews::What::failed && !told->exchange(true))
       status->tell(
@@ -98,12 +98,15 @@ Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& m
   const auto check = [used, name = choice.device](Executable& device, Executable& cpu, const CancelToken& cancel) {
     return check_once(kept_check(**used), device, cpu, name, cancel);
   };
-  auto pair = make_hand_over(std::move(*standby), maker,
-                             {.device = choice.device,
-                              .insisted = insisted,
-                              .asked_by = options.device_chosen_by,
-                              .check = check,
-                              .status = status});
+  auto pair =
+      make_hand_over(std::move(*standby), maker,
+                     {.device = choice.device,
+                      .insisted = insisted,
+                      .asked_by = options.device_chosen_by,
+                      .check = check,
+                      .status = status,
+                      .speeds = {.read = [used] { return kept_check(**used).speeds(); },
+                                 .write = [used](const StepSeconds& s) { kept_check(**used).note_speeds(s); }}});
   return Engine::create(std::move(pair), options, status);
 }
 

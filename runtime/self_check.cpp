@@ -102,6 +102,29 @@ void KeptCheck::write(const SelfCheck& c, bool passed) const {
     (void)store_.note_self_check(key, {.passed = passed, .rows = c.rows, .mean_kl = kl, .same_first = c.same_first});
 }
 
+std::optional<StepSeconds> KeptCheck::speeds() const {
+  std::optional<StepSeconds> found;
+  for (const std::string& key : keys_) {
+    const auto record = store_.find(key);
+    if (!record || !record->self_check) return std::nullopt;
+    const StepSeconds s{.device = record->self_check->device_seconds, .standby = record->self_check->cpu_seconds};
+    if (s.device <= 0 || s.standby <= 0 || (found && *found != s)) return std::nullopt;
+    found = s;
+  }
+  return found;
+}
+
+void KeptCheck::note_speeds(const StepSeconds& s) const {
+  for (const std::string& key : keys_) {
+    const auto record = store_.find(key);
+    if (!record || !record->self_check) continue;
+    openvino::BlobCheck check = *record->self_check;
+    check.device_seconds = s.device;
+    check.cpu_seconds = s.standby;
+    (void)store_.note_self_check(key, check);
+  }
+}
+
 Result<void> check_once(const KeptCheck& kept, Executable& device, Executable& cpu, std::string_view name,
                         const CancelToken& cancel) {
   if (const auto known = kept.read()) return judge(*known, name);

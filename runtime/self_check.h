@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/speed_watch.h"
 #include "targets/executable.h"
 #include "targets/openvino/blob_store.h"
 
@@ -39,6 +40,10 @@ class KeptCheck {
   std::optional<SelfCheck> read() const;
   // A store that cannot be written costs a check next time, and nothing else.
   void write(const SelfCheck& check, bool passed) const;
+
+  // What a row takes on either side, kept beside the verdict; none unless every graph has the same.
+  std::optional<StepSeconds> speeds() const;
+  void note_speeds(const StepSeconds& seconds) const;
 
  private:
   openvino::BlobStore store_;

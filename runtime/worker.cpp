@@ -31,6 +31,7 @@ void Worker::add(std::shared_ptr<Job> job) {
 
 void Worker::step() {
   end_cancelled();
+  rest_if_idle();
   admit();
   if (active_.empty()) return;
   const std::vector<Part> parts = plan();

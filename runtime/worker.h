@@ -14,6 +14,7 @@
 #include "runtime/scheduler.h"
 #include "runtime/session.h"
 #include "runtime/step_costs.h"
+#include "targets/rest.h"
 
 namespace onw {
 
@@ -37,6 +38,8 @@ class Worker {
 
   void add(std::shared_ptr<Job> job);
   bool idle() const { return active_.empty() && waiting_.empty(); }
+  // Tells the executable whether answers are under way.
+  void rest_if_idle() { rest(*executable_, idle()); }
 
   // Ends what was cancelled, takes in what fits, runs one step and reports its tokens. With nothing to do it returns.
   void step();

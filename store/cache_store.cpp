@@ -58,6 +58,12 @@ bool is_about_the_disk(Code code) { return code == Code::no_space || code == Cod
 
 }  // namespace
 
+std::string why_unused(const CacheEntry& entry) {
+  std::error_code failed;
+  const bool gone = !entry.model_folder.empty() && !fs::exists(entry.model_folder, failed) && !failed;
+  return gone ? "its model is gone" : "";
+}
+
 CacheStore::CacheStore(fs::path folder, int64_t cap_bytes) : folder_(std::move(folder)), cap_bytes_(cap_bytes) {}
 
 Result<WeightFile> CacheStore::weights(const CacheRequest& request) const {
@@ -65,10 +71,26 @@ Result<WeightFile> CacheStore::weights(const CacheRequest& request) const {
   hash.add(request.digest);
   hash.add(plan_weight_file(request.units).header);
   const fs::path file = folder_ / (hash.hex().substr(0, 32) + std::string(kExtension));
-  if (auto there = open_entry(file, request.units)) return there;
+  if (auto there = open_entry(file, request.units)) {
+    adopt(request, file);
+    return there;
+  }
   auto made = make(request, file);
   if (made || !is_about_the_disk(made.error().code)) return made;
   return make_in_memory(request, made.error());
+}
+
+// An entry whose model was moved, or is a copy of one that went, is this model's now. Best effort: nothing depends on
+// it but what onw rm --cache --unused removes.
+void CacheStore::adopt(const CacheRequest& request, const fs::path& file) {
+  auto note = read_json_file(with_extension(file, ".json"));
+  std::error_code failed;
+  if (!note || request.model_folder.empty()) return;
+  const fs::path known = find_string(*note, "model_folder").value_or("");
+  if (!known.empty() && fs::exists(known, failed)) return;
+  (*note)["model"] = request.model;
+  (*note)["model_folder"] = request.model_folder.string();
+  (void)write_file_atomically(with_extension(file, ".json"), dump_json(*note));
 }
 
 Result<WeightFile> CacheStore::make(const CacheRequest& request, const fs::path& file) const {
@@ -91,6 +113,7 @@ Result<WeightFile> CacheStore::make(const CacheRequest& request, const fs::path&
   auto written = WeightFile::open(partial, listed(request.units));
   RETURN_IF_ERROR(written);
   const nlohmann::json note = {{"model", request.model},
+                               {"model_folder", request.model_folder.string()},
                                {"weights", request.digest},
                                {"sha256", *digest},
                                {"sampled", written->sampled_digest()}};
@@ -110,8 +133,10 @@ Result<std::vector<CacheEntry>> CacheStore::entries() const {
     entry.bytes = static_cast<int64_t>(item.file_size(failed));
     entry.used = fs::last_write_time(with_extension(item.path(), ".json"), failed);
     if (failed) entry.used = fs::file_time_type::min();  // without its note an entry is of no use
-    if (const auto note = read_json_file(with_extension(item.path(), ".json")))
+    if (const auto note = read_json_file(with_extension(item.path(), ".json"))) {
       entry.model = find_string(*note, "model").value_or("");
+      entry.model_folder = find_string(*note, "model_folder").value_or("");
+    }
     found.push_back(std::move(entry));
   }
   std::ranges::sort(found, std::ranges::greater(), &CacheEntry::used);

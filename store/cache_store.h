@@ -17,19 +17,24 @@ namespace onw {
 
 struct CacheEntry {
   std::filesystem::path file;
-  std::string model;  // what the caller called it
+  std::string model;                   // what the caller called it
+  std::filesystem::path model_folder;  // where it lay; empty: not known
   int64_t bytes = 0;
   std::filesystem::file_time_type used;
 };
 
 struct CacheRequest {
-  std::string model;              // for people: "SmolLM2-135M-Instruct"
-  std::string digest;             // of the weights that the entry is made from
-  std::vector<WeightUnit> units;  // what it holds: with the digest, the key
+  std::string model;                        // for people: "SmolLM2-135M-Instruct"
+  std::filesystem::path model_folder = {};  // of no use without it
+  std::string digest;                       // of the weights that the entry is made from
+  std::vector<WeightUnit> units;            // what it holds: with the digest, the key
 
   // Writes the units from writer.next_unit() on.
   std::function<Result<void>(WeightFileWriter& writer)> fill;
 };
+
+// Why nobody will use the entry again: its model is gone. Empty where somebody may.
+std::string why_unused(const CacheEntry& entry);
 
 class CacheStore {
  public:
@@ -56,6 +61,7 @@ class CacheStore {
 
  private:
   Result<WeightFile> make(const CacheRequest& request, const std::filesystem::path& file) const;
+  static void adopt(const CacheRequest& request, const std::filesystem::path& file);
 
   std::filesystem::path folder_;
   int64_t cap_bytes_ = 0;

@@ -48,6 +48,27 @@ TEST(CacheStore, makes_an_entry_once_and_maps_it_afterwards) {
   EXPECT_EQ(cache.entries()->front().model, "tiny");
 }
 
+TEST(CacheStore, an_entry_whose_model_is_gone_is_of_no_use_until_a_copy_takes_it_over) {
+  TempFolder folder;
+  std::atomic<int> made = 0;
+  const CacheStore cache(folder / "cache");
+  CacheRequest first = request(made), copy = request(made);
+  first.model_folder = folder / "first";
+  copy.model_folder = folder / "copy";
+  copy.model = "copy";
+  for (const fs::path& model : {first.model_folder, copy.model_folder}) fs::create_directories(model);
+  ASSERT_TRUE(cache.weights(first));
+  ASSERT_TRUE(cache.weights(copy));
+  EXPECT_EQ(cache.entries()->front().model_folder, first.model_folder);
+  EXPECT_EQ(why_unused(cache.entries()->front()), "");
+  fs::remove(first.model_folder);
+  EXPECT_EQ(why_unused(cache.entries()->front()), "its model is gone");
+  ASSERT_TRUE(cache.weights(copy));
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(why_unused(cache.entries()->front()), "");
+  EXPECT_EQ(cache.entries()->front().model, "copy");
+}
+
 TEST(CacheStore, sessions_that_ask_at_once_share_one) {
   TempFolder folder;
   std::atomic<int> made = 0;

@@ -86,7 +86,8 @@ Result<WeightSet> weights_in_layout(std::shared_ptr<const ModelFolder> folder, c
   if (!weights->empty()) {
     const auto digest = owner->folder->digest();
     RETURN_IF_ERROR(digest);
-    CacheRequest request{.model = owner->folder->path().filename().string(), .digest = *digest};
+    const auto where = std::filesystem::weakly_canonical(owner->folder->path());
+    CacheRequest request{.model = where.filename().string(), .model_folder = where, .digest = *digest};
     request.units = units_of(*owner->folder, *weights, layout);
     request.fill = [&](WeightFileWriter& out) { return relay_all(*owner->folder, request.units, out, observer); };
     auto relaid = cache.weights(request);

@@ -122,6 +122,14 @@ TEST_F(OpenVinoCompile, a_compiler_that_crashes_takes_nobody_along) {
   EXPECT_EQ(store_.entries()->front().ended, Ended::crashed);
 }
 
+// Two ways of 5010 differ for the head alone: for another graph they are one.
+TEST_F(OpenVinoCompile, a_route_that_is_another_one_for_the_head_alone_is_tried_and_told_once) {
+  setup_.platform = "5010";
+  told("compile=fail");
+  EXPECT_THAT(message_of_failure(jobs(1)),
+              HasSubstr("for 5010: the plugin's compiler, the head profiled and the driver's compiler: "));
+}
+
 // npu-083
 TEST_F(OpenVinoCompile, where_one_route_fails_the_next_is_taken_and_remembered) {
   setup_.platform = "4000";

@@ -11,6 +11,7 @@
 #include "targets/conformance_steps.h"
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
+#include "targets/rest.h"
 #include "tests/random_model.h"
 
 namespace onw::testing {
@@ -122,6 +123,7 @@ TEST_F(OpenVinoRequests, never_are_more_than_the_driver_allows) {
   fused.get_future().wait();
   const auto a = new_sequence(*target), b = new_sequence(*target);
   for (int i = 0; i < 10; ++i) {
+    rest_until_done(*target);
     run_rows(*target, *a, 7);
     run_rows(*target, *b, 1);
   }

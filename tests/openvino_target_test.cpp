@@ -10,6 +10,7 @@
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/testing.h"
 #include "targets/reference/reference.h"
+#include "targets/rest.h"
 #include "tests/logits_kl.h"
 #include "tests/random_model.h"
 #include "tests/run_ids.h"
@@ -47,7 +48,10 @@ class Shared final : public Executable {
   MemoryNeed need(int64_t tokens, int sequences) const override { return target_->need(tokens, sequences); }
   Cost cost(const StepShape& shape) const override { return target_->cost(shape); }
   bool mixes_prompt_and_decode() const override { return target_->mixes_prompt_and_decode(); }
-  Result<Outputs> run(const Step& step, const CancelToken& cancel) override { return target_->run(step, cancel); }
+  Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
+    rest_until_done(*target_);  // graphs with attention inside come between two steps
+    return target_->run(step, cancel);
+  }
 
  private:
   std::shared_ptr<Executable> target_;

@@ -16,6 +16,7 @@
 #include "runtime/philox.h"
 #include "targets/check_step.h"
 #include "targets/executable.h"
+#include "targets/rest.h"
 
 namespace onw::testing {
 
@@ -45,7 +46,9 @@ struct FakeOptions {
   // The bias of one logit: lets a test write the text. Token -> the token to follow it, surely.
   std::map<int32_t, int32_t> follows = {};
   int32_t poison_token = -1;  // rows of this token give a NaN
-  bool remembers = true;      // false: what follows depends on the last token alone, so texts repeat themselves
+  std::function<Upkeep()> upkeep = {};
+  std::function<void(bool resting)> on_rest = {};
+  bool remembers = true;  // false: what follows depends on the last token alone, so texts repeat themselves
 };
 
 // Everything a history is to the fake: one number.
@@ -194,7 +197,7 @@ class FakeSequence final : public Sequence {
   int64_t reserved_ = 0;
 };
 
-class FakeExecutable final : public Executable {
+class FakeExecutable final : public Executable, public Rests {
  public:
   explicit FakeExecutable(FakeOptions options = {}) : shared_(std::make_shared<FakeShared>()) {
     info_ = {.vocabulary = options.vocabulary,
@@ -232,6 +235,11 @@ class FakeExecutable final : public Executable {
     }
     return Outputs{logits_, hidden_};
   }
+
+  void rest(bool resting) override {
+    if (shared_->options.on_rest) shared_->options.on_rest(resting);
+  }
+  Upkeep upkeep() const override { return shared_->options.upkeep ? shared_->options.upkeep() : Upkeep(); }
 
   // For tests, between steps.
   FakeOptions& options() { return shared_->options; }

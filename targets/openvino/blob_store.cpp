@@ -76,11 +76,10 @@ ordered_json to_json(const BlobRecord& r) {
                        {"model_folder", r.model_folder},
                        {"without_weights", r.without_weights}};
   if (r.self_check)
-    json["self_check"] = {{"passed", r.self_check->passed},
-                          {"rows", r.self_check->rows},
-                          {"mean_kl", r.self_check->mean_kl},
-                          {"same_first", r.self_check->same_first},
-                          {"message", r.self_check->message}};
+    json["self_check"] = {{"passed", r.self_check->passed},          {"rows", r.self_check->rows},
+                          {"mean_kl", r.self_check->mean_kl},        {"same_first", r.self_check->same_first},
+                          {"message", r.self_check->message},        {"device_seconds", r.self_check->device_seconds},
+                          {"cpu_seconds", r.self_check->cpu_seconds}};
   return json;
 }
 
@@ -90,11 +89,17 @@ std::optional<BlobCheck> check_from_json(const nlohmann::json& json) {
   const auto kl = find_number(json, "mean_kl");
   constexpr int64_t kMostRows = 1024;
   if (!rows || !same || !kl || *rows < 1 || *rows > kMostRows || *same < 0 || *same > *rows) return std::nullopt;
+  const auto seconds = [&](const char* key) {
+    const double s = find_number(json, key).value_or(0);
+    return s > 0 ? s : 0;
+  };
   return BlobCheck{.passed = json.contains("passed") && json["passed"] == true,
                    .rows = static_cast<int>(*rows),
                    .mean_kl = *kl,
                    .same_first = static_cast<int>(*same),
-                   .message = find_string(json, "message").value_or("")};
+                   .message = find_string(json, "message").value_or(""),
+                   .device_seconds = seconds("device_seconds"),
+                   .cpu_seconds = seconds("cpu_seconds")};
 }
 
 // A record is our own writing, but the disk is not ours alone: any value may be of another type, or nonsense.

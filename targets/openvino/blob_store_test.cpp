@@ -175,6 +175,7 @@ TEST_F(BlobStoreOn, the_result_of_a_self_check_stays_with_the_blob) {
   EXPECT_EQ(store_.note_self_check("none", {}).error().code, Code::not_found);
 }
 
+// npu-081
 TEST_F(BlobStoreOn, prunes_what_was_used_longest_ago_and_what_belongs_to_nothing) {
   for (const char* key : {"a", "b", "c"}) {
     added(key, std::string(1000, '.'), store_);

@@ -155,6 +155,8 @@ class Compiler {
     std::vector<BlobRecord> tried;
     for (const Route& route : routes_.routes) {
       if (!suits(route, job.xml, constant_bytes(job.xml))) continue;
+      // What is of the head alone makes no other route for the rest.
+      if (std::ranges::find(tried, key(job, route), &BlobRecord::key) != tried.end()) continue;
       auto blob = by_route(job, route, hit, waits);
       RETURN_IF_ERROR(blob);
       if (blob->record.ended == Ended::compiled || blob->record.ended == Ended::unloadable) return blob;

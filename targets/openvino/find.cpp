@@ -81,8 +81,8 @@ Result<fs::path> find_library(const SearchPlaces& places) {
     if (const auto found = library_of(places.given)) return *found;
     return error(Code::not_found,
                  "ONW_OPENVINO_DIR is {}, where there is no libopenvino_c.so: name the folder that holds it, or unset "
-                 "it. {}",
-                 places.given, kHowToGet);
+                 "it and install OpenVINO with: pip install openvino",
+                 places.given);
   }
   for (const fs::path& prefix : places.pythons)
     if (const auto found = library_of_python(prefix)) return *found;

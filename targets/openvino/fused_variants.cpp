@@ -31,7 +31,8 @@ double mean_kl(std::span<const float> p, std::span<const float> q, size_t vocabu
 FusedVariants::FusedVariants(FusedSetup setup) : setup_(std::move(setup)) {
   for (FusedForm& form : fused_forms(setup_.block_rows, *setup_.places.cache))
     variants_.push_back(std::make_unique<Variant>(Variant{.form = std::move(form), .graph = {}}));
-  thread_ = std::thread([this] { make_all(); });
+  maker_ = std::thread([this] { make_all(); });
+  loader_ = std::thread([this] { load_all(); });
 }
 
 FusedVariants::~FusedVariants() {
@@ -40,7 +41,8 @@ FusedVariants::~FusedVariants() {
     stop_.cancel();
   }
   changed_.notify_all();
-  thread_.join();
+  maker_.join();
+  loader_.join();
 }
 
 void FusedVariants::tell(const Variant& v, FusedNews::What what, const std::string& why) const {
@@ -72,7 +74,11 @@ bool FusedVariants::wait_until_due(const Variant& v) {
 void FusedVariants::make_all() {
   std::vector<int64_t> without;  // numbers of rows of which one did not compile: a longer one would not either
   for (const auto& v : variants_) {
-    if (std::ranges::find(without, v->form.rows) != without.end()) continue;
+    if (std::ranges::find(without, v->form.rows) != without.end()) {
+      const std::lock_guard lock(mutex_);
+      v->state = Variant::State::failed;
+      continue;
+    }
     if (!wait_until_due(*v)) return;
     const auto made = make(*v);
     if (!made && made.error().code == Code::cancelled) return;
@@ -80,6 +86,7 @@ void FusedVariants::make_all() {
       const std::lock_guard lock(mutex_);
       v->state = made ? Variant::State::compiled : Variant::State::failed;
     }
+    changed_.notify_all();
     if (!made) without.push_back(v->form.rows);
     tell(*v, made ? FusedNews::What::compiled : FusedNews::What::failed, made ? "" : made.error().message);
   }
@@ -116,7 +123,7 @@ std::vector<CompileJob> FusedVariants::jobs_of(const Variant& v) {
   return jobs;
 }
 
-// ---- Between steps
+// ---- While nothing runs
 
 Result<std::vector<CompiledModel>> FusedVariants::models_of(const Variant& v) const {
   std::vector<CompiledModel> models;
@@ -131,56 +138,110 @@ Result<std::vector<CompiledModel>> FusedVariants::models_of(const Variant& v) co
   return models;
 }
 
-// Whether one more may be loaded: the one that was used longest ago goes, if it has rested.
-bool FusedVariants::make_room() {
-  Variant* oldest = nullptr;
-  int loaded = 0;
-  for (const auto& v : variants_) {
-    if (!v->graph) continue;
-    ++loaded;
-    if (oldest == nullptr || v->used < oldest->used) oldest = v.get();
+void FusedVariants::rest(bool resting) {
+  {
+    const std::lock_guard lock(mutex_);
+    resting_ = resting;
   }
-  if (loaded < setup_.options.fused.variants) return true;
-  if (oldest == nullptr || step_ - oldest->used < kRest) return false;
-  oldest->graph.reset();
-  return true;
+  changed_.notify_all();
 }
 
-bool FusedVariants::load(Variant& v) {
+Upkeep FusedVariants::upkeep() const {
+  const std::lock_guard lock(mutex_);
+  const auto to_make = [&](const auto& v) { return v->state == Variant::State::waiting && is_due(v->form); };
+  return {.busy = loading_,
+          .more_to_come = loading_ || std::ranges::any_of(variants_, to_make) || next_to_load() != nullptr,
+          .improvements = loads_};
+}
+
+bool FusedVariants::has_room() const {
+  const auto loaded = std::ranges::count_if(variants_, [](const auto& v) { return v->graph.has_value(); });
+  return loaded < setup_.options.fused.variants;
+}
+
+// The one that was used longest ago, if it has rested. Null: none.
+FusedVariants::Variant* FusedVariants::who_goes() const {
+  Variant* oldest = nullptr;
+  for (const auto& v : variants_)
+    if (v->graph && (oldest == nullptr || v->used < oldest->used)) oldest = v.get();
+  return oldest != nullptr && step_ - oldest->used >= kRest ? oldest : nullptr;
+}
+
+// For each number of rows the shortest that covers the last step, decoding first; then the next longer ones, if there
+// is room without anybody's loss. Under the lock, while nothing is being loaded.
+FusedVariants::Variant* FusedVariants::next_to_load() const {
+  const bool room = has_room();
+  if (!room && who_goes() == nullptr) return nullptr;
+  Variant* next = nullptr;
+  for (const int64_t rows : setup_.block_rows) {
+    int place = 0;  // among those that cover it
+    for (const auto& v : variants_) {
+      if (v->form.rows != rows || v->form.length < last_ || v->state != Variant::State::compiled) continue;
+      if (++place > 2) break;
+      if (v->graph) continue;
+      if (place == 1) return v.get();
+      if (room && next == nullptr) next = v.get();
+    }
+  }
+  return next;
+}
+
+// No answer is under way when a graph begins to be loaded; one that comes meanwhile waits, or is computed elsewhere.
+void FusedVariants::load_all() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    Variant* next = nullptr;
+    changed_.wait(lock, [&] { return stop_.cancelled() || (resting_ && (next = next_to_load()) != nullptr); });
+    if (stop_.cancelled()) return;
+    loading_ = true;
+    if (!has_room()) who_goes()->graph.reset();
+    lock.unlock();
+    load(*next);
+    lock.lock();
+    loading_ = false;
+    changed_.notify_all();
+  }
+}
+
+void FusedVariants::load(Variant& v) {
   auto graph = [&]() -> Result<FusedGraph> {
     auto models = models_of(v);
     RETURN_IF_ERROR(models);
     return FusedGraph::create(setup_.places, v.form, v.graphs, std::move(*models));
   }();
-  if (!graph) {
-    give_up(v, graph.error().message);
-    return false;
-  }
+  if (!graph) return give_up(v, graph.error().message);
   v.graph = std::move(*graph);
+  v.used = step_;
+  {
+    const std::lock_guard lock(mutex_);
+    ++loads_;
+  }
   tell(v, FusedNews::What::loaded);
-  return true;
+}
+
+// ---- In a step
+
+void FusedVariants::begin_step() {
+  std::unique_lock lock(mutex_);
+  resting_ = false;
+  changed_.wait(lock, [&] { return !loading_; });
+  ++step_;
 }
 
 FusedVariants::Variant* FusedVariants::choose(int64_t rows, int64_t cached) {
-  Variant *loaded = nullptr, *compiled = nullptr;  // the shortest of each
   {
     const std::lock_guard lock(mutex_);
+    last_ = cached;
     if (cached > longest_) {
       longest_ = cached;
       changed_.notify_all();
     }
-    for (const auto& v : variants_) {
-      if (v->form.rows != rows || v->form.length < cached || v->state != Variant::State::compiled) continue;
-      Variant*& shortest = v->graph ? loaded : compiled;
-      if (shortest == nullptr) shortest = v.get();
-    }
   }
-  // A longer one that is loaded does until there is room without anybody's loss.
-  const bool wanted = compiled != nullptr && (loaded == nullptr || compiled->form.length < loaded->form.length);
-  if (wanted && make_room() && load(*compiled)) loaded = compiled;
-  if (loaded != nullptr && !loaded->graph) loaded = nullptr;  // which went for the one that did not load
-  if (loaded != nullptr) loaded->used = step_;
-  return loaded;
+  const auto found = std::ranges::find_if(
+      variants_, [&](const auto& v) { return v->graph && v->form.rows == rows && v->form.length >= cached; });
+  if (found == variants_.end()) return nullptr;
+  (*found)->used = step_;
+  return found->get();
 }
 
 void FusedVariants::judge(Variant& v, std::span<const float> fused, std::span<const float> segments,

@@ -1,6 +1,6 @@
 // The fused forms of a model, compiled beside the answers, the shortest first, by processes of their own: nothing here
-// makes an executor while the device computes, because an NPU was lost by that. Between steps, on the engine's thread,
-// what is ready is loaded where it is wanted. Where none covers a step, or one fails, the segments answer.
+// makes an executor while the device computes, because an NPU was lost by that. What is compiled is loaded while no
+// answer is under way, on a thread of its own. Where none covers a step, or one fails, the segments answer.
 #pragma once
 
 #include <condition_variable>
@@ -12,6 +12,7 @@
 
 #include "targets/openvino/compile.h"
 #include "targets/openvino/fused_graph.h"
+#include "targets/rest.h"
 
 namespace onw::openvino {
 
@@ -28,9 +29,9 @@ struct FusedSetup {
 
 class FusedVariants {
  public:
-  // Begins to compile, where the options have a store; without one a variant is compiled when it is first wanted.
+  // Begins to compile, where the options have a store; without one a variant is compiled where others are loaded.
   explicit FusedVariants(FusedSetup setup);
-  // Stops the processes that compile.
+  // Stops the processes that compile, and waits for a graph that is being loaded.
   ~FusedVariants();
   FusedVariants(const FusedVariants&) = delete;
   FusedVariants& operator=(const FusedVariants&) = delete;
@@ -47,10 +48,16 @@ class FusedVariants {
     enum class State { waiting, compiled, failed } state = State::waiting;
   };
 
-  void begin_step() { ++step_; }
+  // As Rests::rest: while it lasts, what is compiled is loaded. A variant is wanted that covers where the last
+  // step was, the shortest for each number of rows; where there is no room, one that has rested for a while goes for
+  // it. In what room is left the next longer ones are loaded, so that an answer that grows finds them.
+  void rest(bool resting);
+  Upkeep upkeep() const;
 
-  // The shortest variant that covers rows behind `cached` positions, in a graph of `rows`. While nothing runs: it is
-  // loaded here if it is compiled, and there is room, or one that has rested for a while goes for it. Null: none.
+  // Ends a rest, once nothing is being loaded.
+  void begin_step();
+
+  // The shortest loaded variant that covers rows behind `cached` positions, in a graph of `rows`. Null: none.
   Variant* choose(int64_t rows, int64_t cached);
 
   // The first rows of a variant, computed both ways: with a mean KL of at most kMostKl it is proven, and the verdict
@@ -70,19 +77,25 @@ class FusedVariants {
   Result<void> make(Variant& variant) const;
   static std::vector<CompileJob> jobs_of(const Variant& variant);
   Result<std::vector<CompiledModel>> models_of(const Variant& variant) const;
-  bool make_room();
-  bool load(Variant& variant);
+  void load_all();
+  Variant* next_to_load() const;
+  Variant* who_goes() const;
+  bool has_room() const;
+  void load(Variant& variant);
   void tell(const Variant& variant, FusedNews::What what, const std::string& why = "") const;
 
   FusedSetup setup_;
   int64_t step_ = 0;
-  // Of the states and what follows; what else a variant has belongs to the engine's thread once it is compiled.
+  // Of the states and what follows. What else a variant has belongs, once it is compiled, to the thread that loads
+  // while that loads, else to the engine's.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   CancelToken stop_;
-  int64_t longest_ = 0;                             // positions that a step had cached
+  bool resting_ = false, loading_ = false;
+  int64_t loads_ = 0;
+  int64_t longest_ = 0, last_ = 0;                  // positions that a step had cached; that the last one had
   std::vector<std::unique_ptr<Variant>> variants_;  // by length, then rows
-  std::thread thread_;
+  std::thread maker_, loader_;
 };
 
 }  // namespace onw::openvino

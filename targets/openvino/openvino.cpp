@@ -20,6 +20,7 @@
 #include "targets/openvino/kv_side.h"
 #include "targets/openvino/memory_model.h"
 #include "targets/openvino/platforms.h"
+#include "targets/rest.h"
 
 namespace onw {
 namespace {
@@ -74,7 +75,7 @@ class Timed final : public OpObserver {
   OpObserver* to_;
 };
 
-class OpenVino final : public Executable {
+class OpenVino final : public Executable, public Rests {
  public:
   static Result<std::unique_ptr<Executable>> create(const Program& program, WeightSet weights,
                                                     const OpenVinoOptions& options) {
@@ -132,6 +133,10 @@ class OpenVino final : public Executable {
   }
 
   void observe(OpObserver* observer) override { observer_ = observer; }
+  void rest(bool resting) override {
+    if (fused_ != nullptr) fused_->rest(resting);
+  }
+  Upkeep upkeep() const override { return fused_ != nullptr ? fused_->upkeep() : Upkeep(); }
 
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
     RETURN_IF_ERROR(check_step(step, info_, true));

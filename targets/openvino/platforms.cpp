@@ -36,8 +36,20 @@ constexpr KnownLimit kOfCpu[] = {
 };
 
 constexpr int64_t kNpuWork = 600'000'000;  // measured on 3720 to 5010 for models of 8 to 35 B
-constexpr int kLinuxRequests = 32, kLinuxAttention = 6, kLinuxFused = 8;
-constexpr int64_t kFusedGraph = 1'500'000'000;  // chosen, not measured: its compiler then takes some 7 GB
+constexpr int kLinuxRequests = 32, kLinuxAttention = 6;
+// Two lengths (a conversation's, and the next), for two numbers of rows, of two graphs each: a body of up to twice
+// kFusedGraph keeps all of them loaded, a larger one fewer.
+constexpr int kLinuxFused = 2 * 2 * 2;
+
+// What compiling a graph takes beside the compiler itself, in bytes for a byte of its constants: 1b (q4g128), its body
+// of 0.51 GB over the first 1024 positions, through the NPU's plugin with the CPU device behind it: 1.78 GB of its own
+// and 2.34 GB with the mapped weights, 0.3 GB of that the library (OpenVINO 2026.4, 2026-11). Loaded it then takes 1.1
+// to 1.3 GB, as much as the segments of a number of rows do there. Of an NPU's compiler only its own 2.5 GB are known.
+constexpr double kCompileCopies = 3.5;
+// So a graph compiles in 8 GB, half of what the smaller PCs with an NPU have. It is no matter of the memory that
+// happens to be free: in how many graphs a body is cut is part of their keys, and other cuts would be compiled anew.
+constexpr double kCompileMemory = 8e9, kNpuCompiler = 2.5e9;
+constexpr auto kFusedGraph = static_cast<int64_t>((kCompileMemory - kNpuCompiler) / kCompileCopies);  // 1.57 GB
 
 // The generations of NPUs differ in what they cannot do, and in the formats that they take.
 constexpr Platform npu(std::string_view name, std::span<const KnownLimit> limits) {

@@ -84,7 +84,7 @@ TEST(ResidentPlan, attention_goes_inside_where_half_of_what_is_left_holds_the_we
   model.memory_bytes = 28'000'000'000;
   const auto two = plan_resident(p, model);
   EXPECT_EQ(two->fused_variants, 2);
-  EXPECT_EQ(two->fused_graphs, 3);  // of 1.5 GB at most
+  EXPECT_EQ(two->fused_graphs, 3);  // of 1.57 GB at most
   EXPECT_EQ(two->fused_layers, 11);
   EXPECT_EQ(two->bytes, 2 * none->bytes);
   EXPECT_LE(two->requests(), p.requests);

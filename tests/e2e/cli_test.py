@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -336,6 +337,29 @@ class Doctor(unittest.TestCase):
     def test_a_report_holds_no_path_of_the_machine(self):
         done = onw("doctor", "--report")
         self.assertNotIn(str(harness.HOME), done.stdout)
+
+    def test_tries_whether_models_and_cache_can_be_written_and_says_what_it_is_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = pathlib.Path(folder)
+            done = onw("doctor", ONW_CACHE=cache)
+            self.assertNotIn("takes no file", done.stdout)
+            self.assertEqual(done.stderr.count("this takes some seconds"), 1)
+            self.assertEqual(list(cache.iterdir()), [])
+            (cache / "blobs").write_text("a file in the folder's place")
+            done = onw("doctor", ONW_CACHE=cache)
+            self.assertIn(f"{cache / 'blobs'} takes no file. Let ONW_CACHE name a folder that can be written", done.stdout)
+            self.assertNotIn("Nothing to mend", done.stdout)
+            self.assertNotIn(folder, onw("doctor", "--report", ONW_CACHE=cache).stdout)
+
+    def test_says_of_a_variable_what_is_wrong_and_once_what_to_do(self):
+        found = json.loads(onw("doctor", "--json", ONW_OPENVINO_DIR="").stdout)
+        self.assertNotIn("ONW_OPENVINO_DIR leads", " ".join(found["advice"]))
+        text = onw("doctor", ONW_OPENVINO_DIR="/no/such/folder").stdout
+        self.assertEqual(text.count("pip install openvino"), 1, text)
+        self.assertIn("not found, see below", text)
+        self.assertIn("'toaster' is not one of NPU, GPU", onw("doctor", ONW_DEVICE="toaster").stdout)
+        for name in ("npu", "NPU"):
+            self.assertIn("ONW_DEVICE is NPU, and no NPU works here", onw("doctor", ONW_DEVICE=name, ONW_OPENVINO_DIR="/no/such/folder").stdout)
 
     def test_says_when_less_is_used_than_there_is(self):
         found = json.loads(onw("doctor", "--json", ONW_ISA="generic").stdout)

@@ -164,12 +164,17 @@ class Compile(Folder):
         done = onw("compile", "tiny", **self.words(ONW_NPU_STAND_IN="CPU"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("attention.1024", done.stdout)
+        self.assertIn("fused.1024", done.stdout)
+        self.assertIn("Attention inside the graphs up to 1024 tokens", done.stderr)
         self.assertIn("All of them load", done.stderr)
         self.assertIn("ONW_NPU_STAND_IN: these are for OpenVINO's CPU device", done.stderr)
         self.assertNotIn(" 5010", onw("list", "--cache", **self.words()).stdout)  # serving takes it for a 4000
         # What serving wants is there.
         words = self.words("compile=crash", ONW_NPU_STAND_IN="CPU")
-        self.assertEqual(onw("compile", "tiny", **words).returncode, 0)
+        done = onw("compile", "tiny", **words)
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("not to be had", done.stderr)
+        self.assertNotIn("fused", onw("compile", "tiny", "--fused", "no", **words).stdout)
         for words in (["compile", "tiny"], ["chat", "tiny", "--prompt", "a"], ["chat", "tiny", "--prompt", "a", "--device", "NPU"]):
             done = onw(*words, **self.words(ONW_NPU_STAND_IN="GPU"))
             self.assertEqual(done.returncode, 2, words)
@@ -266,7 +271,9 @@ class Cache(Folder):
         self.assertEqual(self.listed(), [])
 
     def test_what_is_cached_of_one_model_goes_and_the_model_stays(self):
-        self.assertEqual(onw("rm", "other", "--cache", "--yes", **self.words()).returncode, 0)
+        done = onw("rm", "other", "--cache", "--yes", **self.words())
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing is cached of other, but of: cached", done.stderr)
         self.assertTrue(self.listed())
         done = onw("rm", "cached", "--cache", **self.words())
         self.assertEqual(done.returncode, 2)

@@ -14,7 +14,7 @@
 //                      (default: a small one that loads)
 //   export=fail        there is nothing to export
 //   export.bytes=N     the size of a compiled graph
-//   import=fail|slow   no compiled graph loads; it takes five seconds
+//   import=fail|slow   no compiled graph loads; it takes five seconds, or import.ms=N milliseconds
 //   infer=nan|zero|wrong|lost|oom  the logits are no numbers, are zeros, or always name token 1; the device is gone, or
 //                      has no memory
 //   infer.from=N       so from the N-th run of any graph on
@@ -217,7 +217,9 @@ int ov_compiled_model_export_model(const void*, const char* path) {
 }
 int ov_core_import_model(const void*, const char* blob, size_t bytes, const char*, Compiled** compiled) {
   const bool ours = std::string_view(blob, bytes).starts_with(kBlobBegin);
-  if (scripted("import") == "slow") std::this_thread::sleep_for(std::chrono::seconds(5));
+  const std::string ms = scripted("import.ms");
+  if (scripted("import") == "slow")
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms.empty() ? 5000 : std::stoi(ms)));
   if (scripted("import") == "fail" || !ours) return fail("blob of another version");
   *compiled = new Compiled;
   return 0;
