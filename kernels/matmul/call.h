@@ -91,6 +91,11 @@ ONW_ALWAYS_INLINE int32_t start_sum(const Call& c, const Group& g, int64_t row, 
   return static_cast<int32_t>(0u - static_cast<uint32_t>(offset) * static_cast<uint32_t>(code_sum(c, g, row)));
 }
 
+// Of a block that comes later, or of none: behind the last one lies something else, and nothing is read.
+ONW_ALWAYS_INLINE void prefetch_scales(const Call& c, const Group& g, int64_t block) {
+  __builtin_prefetch(c.scales + (block * c.weight_groups + g.scale) * 16, 0, 3);
+}
+
 ONW_ALWAYS_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 }  // namespace onw::matmul_kernels

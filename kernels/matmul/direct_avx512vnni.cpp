@@ -8,6 +8,8 @@
 namespace onw::matmul_kernels {
 namespace {
 
+constexpr int64_t kAhead = 2048;
+
 // kRows rows by kBlocks blocks from block `first`. Two blocks at once read two streams, which is what reaches the roof
 // on a Xeon; prefetching 2 KB ahead into L1 is the best of the distances and hints tried (prefetchnta more than halves
 // the speed; 2026-11).
@@ -36,12 +38,14 @@ ONW_ALWAYS_INLINE void rows_by_blocks(const Call& c, int64_t first) {
       }
     }
     const int8_t* x = group.x;
+    // The streams end, and those of the next blocks begin kBlocks - 1 blocks further: there, not in what has been read.
+    const int64_t ahead = (g + 1) * lines * 64 + kAhead > block_bytes ? kAhead + (kBlocks - 1) * block_bytes : kAhead;
     for (int32_t l = 0; l < lines; l += 4) {
       ONW_UNROLL for (int i = 0; i < 4; ++i) {
         __m512i low[kBlocks], high[kBlocks];
         ONW_UNROLL for (int b = 0; b < kBlocks; ++b) {
           const uint8_t* p = line + b * block_bytes + i * 64;
-          _mm_prefetch(reinterpret_cast<const char*>(p) + 2048, _MM_HINT_T0);
+          _mm_prefetch(reinterpret_cast<const char*>(p) + ahead, _MM_HINT_T0);
           const __m512i v = _mm512_loadu_si512(p);
           if constexpr (kCodes == Codes::bytes) {
             low[b] = v;
@@ -69,7 +73,10 @@ ONW_ALWAYS_INLINE void rows_by_blocks(const Call& c, int64_t first) {
       x += 4 * 4 * kQuads;
     }
     __m512 scale[kBlocks];
-    ONW_UNROLL for (int b = 0; b < kBlocks; ++b) scale[b] = scales_of(c, group, first + b);
+    ONW_UNROLL for (int b = 0; b < kBlocks; ++b) {
+      scale[b] = scales_of(c, group, first + b);
+      prefetch_scales(c, group, first + kBlocks + b);
+    }
     ONW_UNROLL for (int r = 0; r < kRows; ++r) {
       const __m512 x_scale = _mm512_set1_ps(group.x_scales[r]);
       ONW_UNROLL for (int b = 0; b < kBlocks; ++b) {

@@ -64,7 +64,7 @@ class Cpu final : public Executable {
         row_ops_(&row_ops(options.isa)),
         attention_(&attention_ops(options.isa)),
         delta_(&delta_ops(options.isa)),
-        huge_weights_(parts_for_huge_pages(fused, weights_, kHugePiece)) {
+        huge_weights_(parts_for_huge_pages(fused, weights_, kHugePiece), expert_parts(fused, weights_, kHugePiece)) {
     const int64_t context =
         options.max_context > 0 ? std::min(options.max_context, fused.max_context) : fused.max_context;
     const bool windows = std::ranges::any_of(fused.states, [](const StateDecl& s) { return s.window > 0; });

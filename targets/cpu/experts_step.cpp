@@ -197,16 +197,25 @@ class Experts final : public PlanStep {
         to.sums[part * to.row_stride + i] = from.sums[part * from.row_stride + rows[i]];
   }
 
+  // Outputs of a task, and at most of the tasks in a row that a thread does at once: with few rows reading weights is
+  // the work, and long pieces of an expert are read faster than short ones (13 % of a token of 128 experts of 768;
+  // Xeon, 2026-11).
+  static int64_t task_outputs(const RunContext& c, int64_t least) {
+    return c.rows > kFewRows ? kBlockOutputs : std::max(kFewRowsOutputs, least);
+  }
+  static int64_t most_outputs(const RunContext& c) { return c.rows > kFewRows ? kBlockOutputs : kFewRowsMostOutputs; }
+
   void gate_and_up(const RunContext& c) const {
-    const int64_t width = s_.gate.outputs;
-    const int64_t each = c.rows > kFewRows ? kBlockOutputs : std::max<int64_t>(kFewRowsOutputs, s_.group);
+    const int64_t width = s_.gate.outputs, each = task_outputs(c, s_.group), most = most_outputs(c) / each;
     const int64_t tasks = ceil_div(width, each);  // of one expert
     c.pool->parallel_for(static_cast<int64_t>(active_.size()) * tasks, [&](int64_t first, int64_t last, int thread) {
-      for (int64_t t = first; t < last; ++t) {
+      for (int64_t t = first, end = 0; t < last; t = end) {
+        end = std::min({last, t + most, (t / tasks + 1) * tasks});  // of the same expert
         const Active& a = active_[static_cast<size_t>(t / tasks)];
-        const int64_t begin = t % tasks * each, end = std::min(width, begin + each);
+        const int64_t begin = t % tasks * each, outputs = std::min(width - begin, (end - t) * each);
         for (int64_t row = 0; row < a.rows; row += kBlockRows)
-          inner_block(c, a, {row, std::min(kBlockRows, a.rows - row), begin, end}, thread_floats(c, thread));
+          inner_block(c, a, {row, std::min(kBlockRows, a.rows - row), begin, begin + outputs},
+                      thread_floats(c, thread));
       }
     });
   }
@@ -226,11 +235,11 @@ class Experts final : public PlanStep {
   }
 
   void down(const RunContext& c) const {
-    const int64_t width = s_.y.width;
-    const int64_t each = c.rows > kFewRows ? kBlockOutputs : kFewRowsOutputs;
+    const int64_t width = s_.y.width, each = task_outputs(c, 0), most = most_outputs(c) / each;
     c.pool->parallel_for(ceil_div(width, each), [&](int64_t first, int64_t last, int thread) {
-      for (int64_t t = first; t < last; ++t) {
-        const int64_t begin = t * each, end = std::min(width, begin + each);
+      for (int64_t t = first, next = 0; t < last; t = next) {
+        next = std::min(last, t + most);
+        const int64_t begin = t * each, end = std::min(width, next * each);
         for (int64_t r = 0; r < c.rows; ++r) std::fill_n(s_.y.f32(c) + r * s_.y.stride + begin, end - begin, 0.0f);
         for (const Active& a : active_)
           for (int64_t row = 0; row < a.rows; row += kBlockRows)

@@ -26,19 +26,21 @@ std::span<const std::byte> mapping_of(const WeightSet& weights, std::span<const 
   return {};
 }
 
-std::vector<HugePart> spans_of(const Program& program, const WeightSet& weights) {
-  const bool has_head =
-      std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
+template <class Wanted>
+std::vector<HugePart> spans_of(const Program& program, const WeightSet& weights, const Wanted& wanted) {
   std::vector<HugePart> all;
   for (const WeightDecl& w : program.weights) {
-    const bool looked_up_only = w.role == WeightRole::embedding && has_head;
-    if (!w.parts.empty() || looked_up_only || w.role == WeightRole::expert) continue;  // a step reads few of them
+    if (!w.parts.empty() || !wanted(w)) continue;
     const auto view = weights.find(w.name);
     if (!view) continue;
-    for (const auto& bytes : {view->codes, view->scales, view->minima})
+    const auto others = static_cast<size_t>(std::max<int64_t>(view->experts - 1, 0) * view->expert_stride);
+    for (const auto& first : {view->codes, view->scales, view->minima}) {
+      const std::span bytes(first.data(), first.empty() ? 0 : first.size() + others);
       if (const auto mapping = mapping_of(weights, bytes); !mapping.empty() && !bytes.empty())
         all.push_back({mapping, bytes});
+    }
   }
+  std::ranges::sort(all, {}, [](const HugePart& p) { return p.bytes.data(); });
   return all;
 }
 
@@ -79,12 +81,9 @@ void move_to_huge_pages(std::span<const HugePart> parts, const std::stop_token& 
   }
 }
 
-}  // namespace
-
-std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightSet& weights, size_t piece) {
+// Whole huge pages around the spans, which are in order.
+std::vector<HugePart> in_pieces(std::span<const HugePart> spans, size_t piece) {
   CHECK(piece > 0 && piece % kHugePageBytes == 0);
-  auto spans = spans_of(program, weights);
-  std::ranges::sort(spans, {}, [](const HugePart& p) { return p.bytes.data(); });
   std::vector<HugePart> parts;
   for (const auto& [mapping, bytes] : spans) {
     const std::byte* mapped_end = mapping.data() + mapping.size();
@@ -104,13 +103,41 @@ std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightS
   return parts;
 }
 
-HugeWeights::HugeWeights(std::vector<HugePart> parts) {
-  if (parts.empty()) return;
+// Experts that are not in the page cache yet are read from the disk, ahead of their first use.
+void touch_experts(std::span<const HugePart> parts, const std::stop_token& stop) {
+  int64_t left = total_bytes(parts);
+  for (const HugePart& part : parts) {
+    if (stop.stop_requested() || available_memory_bytes() < left + kSpareMemory) return;
+    touch({&part, 1}, stop);
+    left -= static_cast<int64_t>(part.bytes.size());
+  }
+}
+
+}  // namespace
+
+std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightSet& weights, size_t piece) {
+  const bool has_head =
+      std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
+  return in_pieces(spans_of(program, weights,
+                            [has_head](const WeightDecl& w) {
+                              const bool looked_up_only = w.role == WeightRole::embedding && has_head;
+                              return !looked_up_only && w.role != WeightRole::expert;
+                            }),
+                   piece);
+}
+
+std::vector<HugePart> expert_parts(const Program& program, const WeightSet& weights, size_t piece) {
+  return in_pieces(spans_of(program, weights, [](const WeightDecl& w) { return w.role == WeightRole::expert; }), piece);
+}
+
+HugeWeights::HugeWeights(std::vector<HugePart> parts, std::vector<HugePart> experts) {
+  if (parts.empty() && experts.empty()) return;
   moving_ = true;
-  thread_ = std::jthread([this, parts = std::move(parts)](const std::stop_token& stop) {
+  thread_ = std::jthread([this, parts = std::move(parts), experts = std::move(experts)](const std::stop_token& stop) {
     yield_to_others();  // a tenth of a processor: with less, it would take longer than the answers that it helps
     touch(parts, stop);
-    if (share_in_huge_pages(parts) < kEnough) move_to_huge_pages(parts, stop);
+    if (!parts.empty() && share_in_huge_pages(parts) < kEnough) move_to_huge_pages(parts, stop);
+    touch_experts(experts, stop);
     moving_ = false;
   });
 }

@@ -23,12 +23,17 @@ struct HugePart {
 // which the host looks up single rows is left out.
 std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightSet& weights, size_t piece);
 
+// What a step reads a few of, and no step wholly: mapped experts, in the order of the files.
+std::vector<HugePart> expert_parts(const Program& program, const WeightSet& weights, size_t piece);
+
 // A thread that moves the parts to anonymous huge pages, piece by piece, where their file lies in small pages (its file
 // system has no others, or whoever wrote or read it last used them) and memory suffices. Answers go on meanwhile, and
-// no bit changes. The file's own pages are left for the next start, or for the system to reclaim. The parts outlive it.
+// no bit changes. The file's own pages are left for the next start, or for the system to reclaim. Experts stay where
+// they are and are only touched, where memory suffices: a token that is the first to use some would wait for their
+// pages (the first ten tokens of 128 experts took half as long again; Xeon, 2026-11). The parts outlive it.
 class HugeWeights {
  public:
-  explicit HugeWeights(std::vector<HugePart> parts);
+  HugeWeights(std::vector<HugePart> parts, std::vector<HugePart> experts);
 
   // Whether the thread still looks or moves: steps take longer meanwhile.
   bool moving() const { return moving_.load(std::memory_order_relaxed); }

@@ -19,7 +19,7 @@ constexpr int64_t kHuge = static_cast<int64_t>(kHugePageBytes);
 struct Model {
   Model() {
     opened =
-        std::make_shared<MappedFile>(MappedFile::open(folder.write("weights", std::string(12 * kHuge, 'w'))).value());
+        std::make_shared<MappedFile>(MappedFile::open(folder.write("weights", std::string(21 * kHuge, 'w'))).value());
     add("table", WeightRole::embedding, 4 * kHuge);
     add("one", WeightRole::matrix, 3 * kHuge + 4096);
     add("two", WeightRole::head, 3 * kHuge);
@@ -29,6 +29,13 @@ struct Model {
     program.weights.push_back({.name = name, .role = role});
     views[name].codes = opened->bytes().subspan(static_cast<size_t>(used), static_cast<size_t>(bytes));
     used += bytes;
+  }
+
+  void add_experts(const std::string& name, int64_t count, int64_t bytes) {
+    add(name, WeightRole::expert, bytes);
+    views[name].experts = count;
+    views[name].expert_stride = bytes;
+    used += (count - 1) * bytes;
   }
 
   WeightSet weights(bool mapped = true) const {
@@ -70,10 +77,23 @@ TEST(HugeWeights, are_none_where_weights_are_not_mapped) {
   EXPECT_TRUE(parts_for_huge_pages(m.program, m.weights(false), kHugePageBytes).empty());
 }
 
+TEST(HugeWeights, experts_are_apart_and_whole) {
+  Model m;
+  m.add_experts("stack", 3, 3 * kHuge);
+  const auto dense = parts_for_huge_pages(m.program, m.weights(), 4 * kHugePageBytes);
+  const auto experts = expert_parts(m.program, m.weights(), 4 * kHugePageBytes);
+  EXPECT_GE(total(experts), 8 * kHuge) << "of 9, less the ends";
+  EXPECT_LE(total(experts), 10 * kHuge);
+  EXPECT_LE(dense.back().bytes.data() + dense.back().bytes.size(), m.views.at("stack").codes.data() + kHuge);
+  HugeWeights touching({}, experts);
+  while (touching.moving()) std::this_thread::yield();
+  for (const std::byte b : m.opened->bytes()) ASSERT_EQ(b, std::byte{'w'});
+}
+
 TEST(HugeWeights, a_move_that_is_stopped_at_once_leaves_every_byte) {
   const Model m;
   for (int round = 0; round < 20; ++round)
-    HugeWeights moving(parts_for_huge_pages(m.program, m.weights(), kHugePageBytes));
+    HugeWeights moving(parts_for_huge_pages(m.program, m.weights(), kHugePageBytes), {});
   for (const std::byte b : m.opened->bytes()) ASSERT_EQ(b, std::byte{'w'});
 }
 
