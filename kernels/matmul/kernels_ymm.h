@@ -108,6 +108,8 @@ ONW_ALWAYS_INLINE void store_half(const Call& c, int64_t row, int64_t block, int
   _mm256_maskstore_ps(c.y + row * c.y_stride + o, mask, acc);
 }
 
+constexpr int64_t kReadAhead = 4096;  // bytes that prefetching runs ahead
+
 // kRows rows by kBlocks blocks from block `first`, codes straight from memory: for few rows, which are bound by
 // reading.
 template <Codes kCodes, Dot kDot, int kRows, int kBlocks>
@@ -133,10 +135,13 @@ ONW_ALWAYS_INLINE void direct(const Call& c, int64_t first) {
       }
     }
     const int8_t* x = group.x;
+    // The streams end, and those of the next blocks begin kBlocks - 1 blocks further: there, not in what has been read.
+    const int64_t read = (g + 1) * c.depth * 16 / kQuads;
+    const int64_t ahead = kReadAhead + (read + kReadAhead > block_bytes ? (kBlocks - 1) * block_bytes : 0);
     for (int32_t k = 0; k < c.depth; k += 32) {
       ONW_UNROLL for (int l = 0; l < kLines; ++l) ONW_UNROLL for (int b = 0; b < kBlocks; ++b) {
         const uint8_t* p = line + b * block_bytes + l * 64;
-        _mm_prefetch(reinterpret_cast<const char*>(p) + 4096, _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(p) + ahead, _MM_HINT_T0);
         ONW_UNROLL for (int h = 0; h < 2; ++h) {
           __m256i w[2];
           decode<kCodes>(p + h * 32, table, w);
@@ -153,6 +158,7 @@ ONW_ALWAYS_INLINE void direct(const Call& c, int64_t first) {
     }
     ONW_UNROLL for (int b = 0; b < kBlocks; ++b) ONW_UNROLL for (int h = 0; h < 2; ++h) {
       const __m256 scale = scales_of(c, group, first + b, h);
+      if (h == 0) prefetch_scales(c, group, first + kBlocks + b);
       ONW_UNROLL for (int r = 0; r < kRows; ++r) acc[r][b][h] =
           add_sums(sum[r][b][h], scale, _mm256_set1_ps(group.x_scales[r]), acc[r][b][h]);
       if (c.minima == nullptr) continue;
