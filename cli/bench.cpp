@@ -113,10 +113,15 @@ Result<double> time_load(const std::filesystem::path& folder, const LoadOptions&
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Only a replay has something to draft.
+bool wants_mtp(const Args& args) { return args.has("--replay") && !args.has("--no-mtp"); }
+
 // Cold, then warm, which stays.
 Result<void> load(const std::filesystem::path& folder, const Args& args, Report& r,
                   std::shared_ptr<Executable>& executable) {
   LoadOptions options = load_options(args);
+  options.mtp = wants_mtp(args);
+  options.on_no_mtp = [](const std::string& why) { tell("no drafts by the MTP layer: {}\n", why); };
   auto choice = choose_device(options.device);
   RETURN_IF_ERROR(choice);
   r.device = std::move(*choice);
@@ -160,9 +165,11 @@ Result<Report> measure(const Args& args) {
   {
     Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
     Bench bench(*executable, r.cost, draws(*recording, executable->info().vocabulary), !r.device.platform.empty());
+    const ReplayDrafts by = {
+        .lookup = !args.has("--no-pld"), .mtp = wants_mtp(args), .accept = args.integers("--accept")};
     for (const auto& what : all) {
-      const bool drafts = !what.prompt && !recording->empty() && !args.has("--no-pld");
-      const auto timing = drafts ? bench.time_recorded(what, *recording) : bench.time(what, args.has("--profile"));
+      const bool drafts = !what.prompt && !recording->empty() && (by.lookup || by.mtp);
+      const auto timing = drafts ? bench.time_recorded(what, *recording, by) : bench.time(what, args.has("--profile"));
       RETURN_IF_ERROR(timing);
       r.runs.push_back(*timing);
       progress.update(static_cast<int64_t>(r.runs.size()));
@@ -204,6 +211,10 @@ ordered_json to_json(const Report& r) {
       runs.back()["plain_tokens_per_s"] = t.plain_tokens_per_s;
       runs.back()["drafted"] = t.drafted;
       runs.back()["accepted"] = t.accepted;
+      runs.back()["mtp_drafted"] = t.mtp_drafted;
+      runs.back()["mtp_accepted"] = t.mtp_accepted;
+      runs.back()["mtp_judged"] = t.mtp_judged;
+      runs.back()["mtp_right"] = t.mtp_right;
     }
     if (t.profiled_steps > 0) runs.back()["profile"] = profile_json(t.profile, t.profiled_steps);
   }
@@ -245,7 +256,12 @@ std::string replays_text(const Report& r) {
     text += fmt::format(
         "replay of {} tokens at {}, {} at once: {:.1f} tokens/s without drafts, {:.1f} with: {:.2f} times", t.what.rows,
         t.what.depth, t.what.batch, t.plain_tokens_per_s, t.tokens_per_s, t.tokens_per_s / t.plain_tokens_per_s);
-    text += fmt::format("; {} of {} drafted tokens right\n", t.accepted, t.drafted);
+    text += fmt::format("; {} of {} drafted tokens right", t.accepted, t.drafted);
+    if (t.mtp_drafted > 0) text += fmt::format(", of them {} of {} by the MTP layer", t.mtp_accepted, t.mtp_drafted);
+    for (size_t k = 0; k < t.mtp_judged.size() && t.mtp_judged[k] > 0; ++k)
+      text += fmt::format("{}{:.0f} %", k == 0 ? "; right where those before were: " : ", ",
+                          100.0 * static_cast<double>(t.mtp_right[k]) / static_cast<double>(t.mtp_judged[k]));
+    text += "\n";
   }
   return text;
 }

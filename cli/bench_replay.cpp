@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "runtime/engine.h"
+#include "runtime/mtp.h"
 
 namespace onw::cli {
 namespace {
@@ -25,6 +27,45 @@ class Borrowed final : public Executable {
 
  private:
   Executable& owner_;
+};
+
+// The same of a model with a layer that guesses; its guesses replaced where asked for.
+class BorrowedMtp final : public Mtp {
+ public:
+  BorrowedMtp(Mtp& owner, std::span<const int32_t> recording, std::vector<int64_t> accept)
+      : owner_(owner), recording_(recording), accept_(std::move(accept)) {}
+  const ExecutableInfo& info() const override { return owner_.info(); }
+  Result<std::unique_ptr<Sequence>> new_sequence() override { return owner_.new_sequence(); }
+  MemoryNeed need(int64_t tokens, int sequences) const override { return owner_.need(tokens, sequences); }
+  Cost cost(const StepShape& shape) const override { return owner_.cost(shape); }
+  bool mixes_prompt_and_decode() const override { return owner_.mixes_prompt_and_decode(); }
+  Result<Outputs> run(const Step& step, const CancelToken& cancel) override { return owner_.run(step, cancel); }
+  const ExecutableInfo& layer_info() const override { return owner_.layer_info(); }
+  Cost layer_cost(const StepShape& shape, bool few) const override { return owner_.layer_cost(shape, few); }
+  bool can_guess(const Sequence& sequence) const override { return owner_.can_guess(sequence); }
+  Result<void> catch_up(Sequence& sequence, int64_t least, const CancelToken& cancel) override {
+    return owner_.catch_up(sequence, least, cancel);
+  }
+
+  Result<void> guess(std::span<Guesses> wanted, bool few, const CancelToken& cancel) override {
+    RETURN_IF_ERROR(owner_.guess(wanted, few, cancel));
+    if (accept_.empty()) return {};
+    for (Guesses& g : wanted)
+      for (size_t k = 0; k < g.tokens.size(); ++k) {
+        const auto at = static_cast<size_t>(g.sequence->length()) + 1 + k;  // behind `next`
+        const int32_t recorded = at < recording_.size() ? recording_[at] : 0;
+        const auto percent = static_cast<uint64_t>(accept_[std::min(k, accept_.size() - 1)]);
+        const bool right = random_() % 100 < percent;
+        g.tokens[k] = right ? recorded : recorded == 0 ? 1 : recorded - 1;
+      }
+    return {};
+  }
+
+ private:
+  Mtp& owner_;
+  std::span<const int32_t> recording_;
+  std::vector<int64_t> accept_;
+  std::mt19937_64 random_{20261};
 };
 
 // Allows the recorded token and no other.
@@ -96,10 +137,22 @@ const Round& median(std::vector<Round>& rounds) {
 
 }  // namespace
 
-Result<ReplayTiming> time_replay(Executable& executable, std::span<const int32_t> recording, const ReplayCase& what) {
+Result<ReplayTiming> time_replay(Executable& executable, std::span<const int32_t> recording, const ReplayCase& what,
+                                 const ReplayDrafts& by) {
   RETURN_IF_ERROR(check_recording(recording, what, executable.info().vocabulary));
-  const auto engine = Engine::create(std::make_unique<Borrowed>(executable),
-                                     {.context_tokens = what.depth + what.rows + 1, .max_sessions = what.batch});
+  auto* mtp = by.mtp ? dynamic_cast<Mtp*>(&executable) : nullptr;
+  if (!by.accept.empty() && mtp == nullptr)
+    return error(Code::invalid_argument,
+                 "--accept replaces the guesses of a layer that this model does not have, or that is off");
+  std::unique_ptr<Executable> borrowed;
+  if (mtp != nullptr)
+    borrowed = std::make_unique<BorrowedMtp>(*mtp, recording, by.accept);
+  else
+    borrowed = std::make_unique<Borrowed>(executable);
+  const auto engine = Engine::create(std::move(borrowed), {.context_tokens = what.depth + what.rows + 1,
+                                                           .max_sessions = what.batch,
+                                                           .prompt_lookup = by.lookup,
+                                                           .mtp = mtp != nullptr});
   RETURN_IF_ERROR(engine);
   std::vector<Round> plain, drafted;
   for (int round = 0; round < kRounds; ++round)
@@ -109,11 +162,16 @@ Result<ReplayTiming> time_replay(Executable& executable, std::span<const int32_t
       (drafts ? drafted : plain).push_back(*timed);
     }
   const Round& middle = median(drafted);
+  const EngineStats stats = (*engine)->stats();
   return ReplayTiming{.plain_seconds = median(plain).seconds,
                       .seconds = middle.seconds,
                       .steps = what.rows - middle.usage.accepted_tokens,
                       .drafted = middle.usage.drafted_tokens,
-                      .accepted = middle.usage.accepted_tokens};
+                      .accepted = middle.usage.accepted_tokens,
+                      .mtp_drafted = middle.usage.mtp_drafted_tokens,
+                      .mtp_accepted = middle.usage.mtp_accepted_tokens,
+                      .mtp_judged = stats.mtp_judged,
+                      .mtp_right = stats.mtp_right};
 }
 
 }  // namespace onw::cli

@@ -197,10 +197,11 @@ Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
 }
 
 // Bytes and operations of a second are those of steps: a step of several rows reads its weights once.
-Result<BenchTiming> Bench::time_recorded(const BenchCase& what, std::span<const int32_t> recording) {
+Result<BenchTiming> Bench::time_recorded(const BenchCase& what, std::span<const int32_t> recording,
+                                         const ReplayDrafts& drafts) {
   const ReplayCase replay{std::max<int64_t>(what.depth, 1), what.rows, what.batch};
   RETURN_IF_ERROR(check_room({false, replay.rows + 1, replay.depth, what.batch}));
-  const auto timed = time_replay(executable_, recording, replay);
+  const auto timed = time_replay(executable_, recording, replay, drafts);
   RETURN_IF_ERROR(timed);
   BenchTiming t{.what = what, .seconds = timed->seconds / static_cast<double>(std::max<int64_t>(timed->steps, 1))};
   count(t);
@@ -210,6 +211,10 @@ Result<BenchTiming> Bench::time_recorded(const BenchCase& what, std::span<const 
   t.plain_tokens_per_s = tokens / timed->plain_seconds;
   t.drafted = timed->drafted;
   t.accepted = timed->accepted;
+  t.mtp_drafted = timed->mtp_drafted;
+  t.mtp_accepted = timed->mtp_accepted;
+  t.mtp_judged = timed->mtp_judged;
+  t.mtp_right = timed->mtp_right;
   return t;
 }
 

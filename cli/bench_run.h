@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "cli/bench_conversations.h"
 #include "cli/bench_profile.h"
+#include "cli/bench_replay.h"
 #include "graph/program.h"
 #include "store/engine_json.h"
 #include "targets/executable.h"
@@ -45,7 +46,9 @@ struct BenchTiming {
   double ops_per_s = 0;
   double plain_tokens_per_s = 0;  // of a recorded text: without drafts; 0: none were tried
   int64_t drafted = 0, accepted = 0;
-  std::vector<ProfileLine> profile;  // of a further prompt, or of `profiled_steps` further steps
+  int64_t mtp_drafted = 0, mtp_accepted = 0;         // of them, by the model's own layer for it
+  std::array<int64_t, 8> mtp_judged{}, mtp_right{};  // as ReplayTiming has them
+  std::vector<ProfileLine> profile;                  // of a further prompt, or of `profiled_steps` further steps
   int64_t profiled_steps = 0;
 };
 
@@ -65,7 +68,8 @@ class Bench {
   Result<BenchTiming> time(const BenchCase& what, bool profile);
 
   // Decoding of a recorded text, with drafts and without. Errors: those of time_replay.
-  Result<BenchTiming> time_recorded(const BenchCase& what, std::span<const int32_t> recording);
+  Result<BenchTiming> time_recorded(const BenchCase& what, std::span<const int32_t> recording,
+                                    const ReplayDrafts& drafts);
 
  private:
   // Seconds of each round, or step; and the share of them all that computes neither graphs nor attention, -1 without

@@ -116,6 +116,8 @@ std::string speeds_text(const Usage& usage) {
   if (usage.drafted_tokens > 0)
     text += fmt::format(", drafts {} of {} right ({:.0f} %)", usage.accepted_tokens, usage.drafted_tokens,
                         100 * usage.acceptance());
+  if (usage.mtp_drafted_tokens > 0)
+    text += fmt::format(", of them {} of {} by the MTP layer", usage.mtp_accepted_tokens, usage.mtp_drafted_tokens);
   return text;
 }
 

@@ -17,6 +17,8 @@ Result<void> run_convert(const Args& args) {
   RETURN_IF_ERROR(summary);
   for (const auto& tensor : summary->tensors) RETURN_IF_ERROR(print("{}\n", to_line(tensor)));
   for (const auto& name : summary->unused) tell("not used: {}\n", name);
+  if (!summary->mtp_left_out.empty())
+    tell("left out: the layer that drafts tokens (MTP); answers do not need it. {}\n", summary->mtp_left_out);
   tell("{}: {} in {} weights\n", summary->folder.string(), bytes_text(summary->bytes), summary->tensors.size());
   return {};
 }

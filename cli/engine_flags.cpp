@@ -46,6 +46,7 @@ EngineOptions engine_options(const Args& args) {
   options.fused = fused(args);
   options.threads = static_cast<int>(args.integer("--threads").value_or(0));
   options.prompt_lookup = !args.has("--no-pld");
+  options.mtp = !args.has("--no-mtp");
   options.lookup_in_earlier = args.has("--pld-earlier");
   options.load_observer = layout_progress();
   return options;
@@ -66,8 +67,11 @@ LoadOptions load_options(const Args& args) {
 std::string describe(const EngineSetup& engine) {
   const std::string& hardware = engine.model.hardware;
   const std::string& why = engine.device_reason;
-  return fmt::format("{}{}{}, context of {} tokens ({})", engine.device, hardware.empty() ? "" : " (" + hardware + ")",
-                     why.empty() ? "" : ": " + why, engine.context_tokens, engine.context_reason);
+  std::string drafts = engine.mtp ? ", drafts by the model's MTP layer" : "";
+  if (!engine.no_mtp_reason.empty()) drafts = fmt::format(", no drafts by the MTP layer: {}", engine.no_mtp_reason);
+  return fmt::format("{}{}{}, context of {} tokens ({}){}", engine.device,
+                     hardware.empty() ? "" : " (" + hardware + ")", why.empty() ? "" : ": " + why,
+                     engine.context_tokens, engine.context_reason, drafts);
 }
 
 }  // namespace onw::cli

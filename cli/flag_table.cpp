@@ -22,6 +22,8 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--no-pld", Kind::toggle, "", "", "", "chat serve bench",
      "Does not draft tokens by looking them up in the conversation; answers are the same, and slower where they repeat "
      "it"},
+    {"--no-mtp", Kind::toggle, "", "", "", "chat serve bench",
+     "Does not draft tokens by the layer that some models bring for it (MTP); answers are the same, and come slower"},
     {"--pld-earlier", Kind::toggle, "", "", "", "chat serve",
      "Looks them up in earlier conversations too, whoever's they are: how fast an answer comes then hints at what "
      "others "
@@ -123,6 +125,11 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--replay", Kind::text, "FILE", "", "", "bench",
      "Takes recorded token ids as the draws, from --depth on what went before; decoding is timed with drafts and "
      "without"},
+    {"--accept", Kind::integers, "P", "", "", "bench",
+     "With --replay: the MTP layer computes as ever, but its first, second, ... guess is the recorded token in P of "
+     "100 "
+     "cases, for weights that predict nothing (85,75: the last holds for later guesses)",
+     0, 100},
     {"--no-load", Kind::toggle, "", "", "", "bench", "Leaves the page cache alone: loading is not timed"},
     {"--profile", Kind::toggle, "", "", "", "bench", "Also where the time of a prompt or step goes, op by op"},
 

@@ -16,6 +16,7 @@
 #include "kernels/isa.h"
 #include "models/registry.h"
 #include "passes/decompose.h"
+#include "runtime/mtp.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
 #include "text/text.h"
@@ -37,6 +38,7 @@ struct Facts {
   std::map<std::string, FormatUse> formats;
   FormatUse all;
   KvDefault kv;
+  std::string drafts = "prompt lookup";
   int64_t context = 0;
   int64_t program_bytes = 0;  // the program itself and the tokenizer
   MemoryNeed need;
@@ -87,9 +89,12 @@ Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
                  f.engine.max_context);
   LoadOptions options = load_options(args);
   options.max_context = f.context;
+  options.mtp = true;  // as chat and serve have it
+  options.on_no_mtp = [&f](const std::string& why) { f.drafts = "prompt lookup; no MTP layer: " + why; };
   const auto executable = load_executable(folder, options);
   RETURN_IF_ERROR(executable);
   f.need = (*executable)->need(f.context, 1);
+  if (dynamic_cast<const Mtp*>(executable->get()) != nullptr) f.drafts = "prompt lookup, MTP layer";
   return f;
 }
 
@@ -101,6 +106,7 @@ std::string to_text(const Facts& f) {
              {"dimensions", fmt::format("{} layers, {} hidden, vocabulary of {}", e.layers, e.hidden, e.vocabulary)},
              {"context", fmt::format("{} tokens", e.max_context)},
              {"keys, values", fmt::format("{}: {}", name(f.kv.format), f.kv.reason)},
+             {"drafts", f.drafts},
              {"made for", e.made_for},
              {"runs on", fmt::format("{} as it is (numbers: generations of Intel's NPU)", fmt::join(e.runs_on, ", "))},
              {"stop ids", fmt::format("{}", fmt::join(e.stop_ids, ", "))},
@@ -135,6 +141,7 @@ ordered_json to_json(const Facts& f) {
           {"vocabulary", e.vocabulary},
           {"max_context", e.max_context},
           {"kv", {{"format", name(f.kv.format)}, {"reason", f.kv.reason}}},
+          {"drafts", f.drafts},
           {"made_for", e.made_for},
           {"runs_on", e.runs_on},
           {"stop_ids", e.stop_ids},

@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "convert/equalise_inputs.h"
 #include "convert/importance.h"
+#include "convert/mtp_weights.h"
 #include "convert/write_experts.h"
 #include "convert/write_weight.h"
 #include "graph/json.h"
@@ -357,8 +358,10 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
                                const ConvertObserver& observer) {
   const auto source = open_source(from);
   RETURN_IF_ERROR(source);
-  const auto program = program_of(**source);
+  auto program = program_of(**source);
   RETURN_IF_ERROR(program);
+  MtpWeights mtp = find_mtp_weights(*program, **source, format_request(*program, options), options.residual_shift);
+  std::ranges::move(mtp.weights, std::back_inserter(program->weights));
   const auto importance = importance_of(*program, options);
   RETURN_IF_ERROR(importance);
   const auto units = plan_units(*program, **source, options, *importance);
@@ -390,6 +393,7 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
     summary.tensors = run.take_reports();
   }
   RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units)));
+  if (!mtp.left_out.empty()) summary.mtp_left_out = std::move(mtp.left_out);
   summary.unused = unused_tensors(**source, *units, *experts);
   return summary;
 }

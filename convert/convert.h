@@ -58,6 +58,7 @@ struct ConvertSummary {
   int64_t bytes = 0;
   std::vector<TensorReport> tensors;  // those of a kept run included
   std::vector<std::string> unused;    // tensors of the source that no weight uses
+  std::string mtp_left_out = {};      // why the layer that config.json declares for drafting is not there
 };
 
 // Errors: those of the readers, usage where `out` exists, no_space, io, cancelled, numerics (a published weight that is

@@ -194,6 +194,8 @@ Result<void> add_body(Program& p, const DecoderConfig& c, BlockFunction block) {
   return b.finish();
 }
 
+}  // namespace
+
 Result<void> add_head(Program& p, const DecoderConfig& c) {
   Builder b(p, "head");
   const Value hidden = b.input("hidden", {DType::f32, {kRows, c.hidden}});
@@ -212,9 +214,7 @@ Result<void> add_head(Program& p, const DecoderConfig& c) {
   return b.finish();
 }
 
-}  // namespace
-
-Result<Program> decoder_program(const DecoderConfig& c, BlockFunction block) {
+Program empty_program(const DecoderConfig& c) {
   Program p{.family = c.family,
             .layers = c.layers,
             .hidden = c.hidden,
@@ -227,6 +227,11 @@ Result<Program> decoder_program(const DecoderConfig& c, BlockFunction block) {
                        .role = WeightRole::embedding,
                        .hugging_face = {{"embed_tokens.weight"}},
                        .gguf = {{"token_embd.weight"}}});
+  return p;
+}
+
+Result<Program> decoder_program(const DecoderConfig& c, BlockFunction block) {
+  Program p = empty_program(c);
   RETURN_IF_ERROR(add_body(p, c, block));
   RETURN_IF_ERROR(add_head(p, c));
   return p;

@@ -114,6 +114,10 @@ class DecoderBlock {
 using BlockFunction = Value (*)(Builder& b, const DecoderConfig& c, int layer, Value x);
 Result<Program> decoder_program(const DecoderConfig& config, BlockFunction block);
 
+// Of it, for Programs that are made otherwise: sizes, rotary tables and the embedding; and the function "head".
+Program empty_program(const DecoderConfig& config);
+Result<void> add_head(Program& program, const DecoderConfig& config);
+
 // The pre-norm block of Llama and its kin: x + attention(norm(x)), x + mlp(norm(x)).
 Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x);
 

@@ -25,6 +25,8 @@ Result<Json> lfm2_config_from_gguf(const Json& metadata);
 Result<Program> build_lfm2_moe(const Config& config);
 Result<Json> lfm2_moe_config_from_gguf(const Json& metadata);
 Result<Program> build_qwen3_5(const Config& config);
+Result<Program> build_qwen3_5_mtp(const Config& config, int64_t short_vocabulary);
+Result<Program> build_qwen3_5_moe_mtp(const Config& config, int64_t short_vocabulary);
 Result<Json> qwen3_5_config_from_gguf(const Json& metadata);
 Result<Program> build_qwen3_5_moe(const Config& config);
 Result<Json> qwen3_5_moe_config_from_gguf(const Json& metadata);

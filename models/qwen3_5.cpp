@@ -1,6 +1,5 @@
 // Qwen3.5, text: the gated delta rule in three layers of four, else attention whose result is gated and whose heads
-// turn in part; norms are stored as an offset from 1 (transformers models/qwen3_5). Images and the layer that predicts
-// a second token are not built.
+// turn in part; norms are stored as an offset from 1 (transformers models/qwen3_5). Images are not built.
 #include "models/qwen3_5.h"
 
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "models/families.h"
 #include "models/gated_delta.h"
 #include "models/layer_kinds.h"
+#include "models/mtp.h"
 
 namespace onw {
 namespace {
@@ -71,6 +71,12 @@ Result<Program> build_qwen3_5(const Config& config) {
   return decoder_program(*c, qwen3_5_block);
 }
 
+Result<Program> build_qwen3_5_mtp(const Config& config, int64_t short_vocabulary) {
+  auto c = read_qwen3_5_config("qwen3_5", config);
+  RETURN_IF_ERROR(c);
+  return mtp_program(std::move(*c), qwen3_5_block, short_vocabulary);
+}
+
 // Value heads lie there tiled, the norms' ones and -e^A are in the values (docs/model_folder.md).
 Result<Json> qwen3_5_config_from_gguf_keys(const Json& metadata, std::string_view arch, std::string_view model_type,
                                            std::string_view architecture) {
@@ -97,8 +103,10 @@ Result<Json> qwen3_5_config_from_gguf_keys(const Json& metadata, std::string_vie
   (*c)["linear_value_head_dim"] = inner / heads;
   (*c)["onw_tiled_value_heads"] = true;
   (*c)["full_attention_interval"] = find_int(metadata, fmt::format("{}.full_attention_interval", arch)).value_or(4);
-  if (const auto mtp = find_int(metadata, fmt::format("{}.nextn_predict_layers", arch)); mtp && *mtp > 0)
+  if (const auto mtp = find_int(metadata, fmt::format("{}.nextn_predict_layers", arch)); mtp && *mtp > 0) {
     (*c)["num_hidden_layers"] = find_int(*c, "num_hidden_layers").value_or(0) - *mtp;
+    (*c)["mtp_num_hidden_layers"] = *mtp;
+  }
   const auto rotary = integer("rope.dimension_count");
   RETURN_IF_ERROR(rotary);
   const double dim = find_number(*c, "head_dim").value_or(0);

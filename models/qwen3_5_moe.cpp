@@ -5,6 +5,7 @@
 #include "graph/json.h"
 #include "graph/ops.h"
 #include "models/families.h"
+#include "models/mtp.h"
 #include "models/qwen3.h"
 #include "models/qwen3_5.h"
 
@@ -26,7 +27,7 @@ Value qwen3_5_experts(Builder& b, const DecoderConfig& c, int layer, Value h) {
   return b.add("shared_add", routed, b.node(Op::multiply, "shared_gated", {gate, shared}));
 }
 
-Result<Program> build_qwen3_5_moe(const Config& published) {
+static Result<DecoderConfig> read_qwen3_5_moe_config(const Config& published) {
   const auto shared = published.dimension("shared_expert_intermediate_size");
   RETURN_IF_ERROR(shared);
   Json named = published.json();
@@ -42,7 +43,19 @@ Result<Program> build_qwen3_5_moe(const Config& published) {
   c->names.gate = "mlp.shared_expert.gate_proj", c->names.gguf_gate = "ffn_gate_shexp";
   c->names.up = "mlp.shared_expert.up_proj", c->names.gguf_up = "ffn_up_shexp";
   c->names.down = "mlp.shared_expert.down_proj", c->names.gguf_down = "ffn_down_shexp";
+  return c;
+}
+
+Result<Program> build_qwen3_5_moe(const Config& config) {
+  const auto c = read_qwen3_5_moe_config(config);
+  RETURN_IF_ERROR(c);
   return decoder_program(*c, qwen3_5_block);
+}
+
+Result<Program> build_qwen3_5_moe_mtp(const Config& config, int64_t short_vocabulary) {
+  auto c = read_qwen3_5_moe_config(config);
+  RETURN_IF_ERROR(c);
+  return mtp_program(std::move(*c), qwen3_5_block, short_vocabulary);
 }
 
 Result<Json> qwen3_5_moe_config_from_gguf(const Json& m) {

@@ -6,6 +6,7 @@
 
 #include "graph/json.h"
 #include "models/families.h"
+#include "models/mtp.h"
 #include "models/residual.h"
 #include "models/rotated.h"
 
@@ -45,8 +46,9 @@ const Family kFamilies[] = {
     {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf, kMeasuredGemma3},
     {"lfm2", kLfm2, "lfm2", build_lfm2, lfm2_config_from_gguf, kNotMeasured},
     {"lfm2_moe", kLfm2Moe, "lfm2moe", build_lfm2_moe, lfm2_moe_config_from_gguf, kNotMeasured},
-    {"qwen3_5", kQwen3_5, "qwen35", build_qwen3_5, qwen3_5_config_from_gguf, kNotMeasured},
-    {"qwen3_5_moe", kQwen3_5Moe, "qwen35moe", build_qwen3_5_moe, qwen3_5_moe_config_from_gguf, kNotMeasured},
+    {"qwen3_5", kQwen3_5, "qwen35", build_qwen3_5, qwen3_5_config_from_gguf, kNotMeasured, build_qwen3_5_mtp},
+    {"qwen3_5_moe", kQwen3_5Moe, "qwen35moe", build_qwen3_5_moe, qwen3_5_moe_config_from_gguf, kNotMeasured,
+     build_qwen3_5_moe_mtp},
 };
 
 // Levenshtein's distance, for "did you mean".
@@ -117,6 +119,33 @@ Result<Program> build_program(const Json& config) {
   if (shift > 0) RETURN_IF_ERROR(shift_residual(*program, static_cast<int>(shift)));
   RETURN_IF_ERROR(rotate_inputs(*program, config));
   return program;
+}
+
+Result<std::optional<Program>> build_mtp_program(const Json& config, int64_t short_vocabulary) {
+  const auto family = find_family(config);
+  RETURN_IF_ERROR(family);
+  const Config outer(config), read = outer.with(config);
+  const int64_t layers = outer.integer("mtp_num_hidden_layers", 0);
+  if ((*family)->build_mtp == nullptr || layers == 0) return std::nullopt;
+  if (layers < 0)
+    return error(Code::bad_format, "config.json: 'mtp_num_hidden_layers' is {}, expected 0 or more", layers);
+  if (outer.boolean("mtp_use_dedicated_embeddings", false))
+    return error(Code::unsupported,
+                 "config.json: 'mtp_use_dedicated_embeddings' is true: the layer that predicts a further token is run "
+                 "with the model's own embedding alone");
+  if (read.integer(kResidualShiftKey, 0) != 0)
+    return error(Code::unsupported,
+                 "the layer that predicts a further token does not go with a divided residual stream: convert the "
+                 "model without --residual-shift");
+  if (short_vocabulary < 0) {
+    const auto vocabulary = outer.dimension("vocab_size");
+    RETURN_IF_ERROR(vocabulary);
+    short_vocabulary = *vocabulary >= 2 * kShortVocabulary ? kShortVocabulary : 0;
+  }
+  auto program = (*family)->build_mtp(outer, short_vocabulary);
+  RETURN_IF_ERROR(outer.fault());
+  RETURN_IF_ERROR(program);
+  return std::move(*program);
 }
 
 }  // namespace onw

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,9 @@ struct Family {
   Result<nlohmann::json> (*config_from_gguf)(const nlohmann::json& metadata);
 
   KvDefault kv;
+
+  // The layer that predicts one token further (models/mtp.h); null where the family has none.
+  Result<Program> (*build_mtp)(const Config& config, int64_t short_vocabulary) = nullptr;
 };
 
 std::span<const Family> all_families();
@@ -52,5 +56,11 @@ KvDefault kv_default(const Program& program);
 // find_family(config)->build(config), its residual stream divided as the config of a model folder says
 // (models/residual.h). Errors: also bad_format for a key whose value has another type than the family reads.
 Result<Program> build_program(const nlohmann::json& config);
+
+// The Program of the layer that predicts one token further, where the config declares one ("mtp_num_hidden_layers"; of
+// several the first): whether a folder holds its weights is another question. None: the family has none, or the config
+// declares none. `short_vocabulary` as in models/mtp.h, -1: as fits the vocabulary. Errors: bad_format, unsupported (an
+// embedding of its own, or a residual stream that was divided).
+Result<std::optional<Program>> build_mtp_program(const nlohmann::json& config, int64_t short_vocabulary = -1);
 
 }  // namespace onw

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "runtime/job.h"
 #include "runtime/memory.h"
+#include "runtime/mtp.h"
 #include "runtime/sampler.h"
 #include "runtime/worker.h"
 
@@ -214,7 +215,11 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
                       .memory_bytes = memory,
                       .need = executable->need(context->tokens, 1),
                       .model = executable->info(),
-                      .drafts = options.prompt_lookup && executable->info().max_partial_rows > 1};
+                      .drafts = executable->info().max_partial_rows > 1};
+  const bool is_mtp = dynamic_cast<Mtp*>(executable.get()) != nullptr;
+  info.mtp = info.drafts && options.mtp && is_mtp;
+  if (options.mtp && !is_mtp) info.no_mtp_reason = options.no_mtp_reason;
+  info.drafts = info.drafts && (options.prompt_lookup || info.mtp);
   const int64_t one_context = state_bytes(*executable, context->tokens);
   const int64_t for_states = std::max(memory - info.need.weights_bytes - info.need.work_bytes, one_context);
   info.prefix_cache_bytes =
@@ -226,6 +231,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
       .max_sessions = options.max_sessions,
       .prompt_lookup = options.prompt_lookup,
       .lookup_in_earlier = options.lookup_in_earlier,
+      .mtp = info.mtp,
       .step_table = options.step_table,
       .scheduler = {.mixes = executable->mixes_prompt_and_decode(),
                     .max_step_rows = info.model.max_step_rows,

@@ -1,6 +1,7 @@
 // One model, one thread that owns it, any number of requests. Everything here may be called from any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -33,6 +34,9 @@ struct EngineOptions {
   // Also from the requests and answers before it, whoever's they are: how fast an answer comes then hints at what
   // others said.
   bool lookup_in_earlier = false;
+  // Drafts from the layer that predicts one token further, where the executable is an Mtp (runtime/mtp.h).
+  bool mtp = true;
+  std::string no_mtp_reason = {};         // why it is not although the model declares one; Engine::load says it itself
   std::filesystem::path step_table = {};  // where measured costs of steps are kept; empty: measured anew each time
 
   // As in LoadOptions: progress of what load does once per machine and model.
@@ -52,7 +56,9 @@ struct EngineSetup {
   int64_t prefix_cache_bytes = 0;  // of it, for states kept between requests
   MemoryNeed need;                 // one sequence at the whole context
   ExecutableInfo model;
-  bool drafts = false;  // tokens may be drafted: asked for, and the target can keep a step in part
+  bool drafts = false;             // tokens may be drafted: asked for, and the target can keep a step in part
+  bool mtp = false;                // also by the layer that predicts one token further
+  std::string no_mtp_reason = {};  // why not, where the model declares one and it was asked for
 };
 
 // Since the engine started.
@@ -65,6 +71,12 @@ struct EngineStats {
   int64_t completion_tokens = 0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
+  int64_t mtp_drafted_tokens = 0;  // of them
+  int64_t mtp_accepted_tokens = 0;
+  // By how many guesses were before it: those that were judged (all before them were right), and the right ones.
+  std::array<int64_t, 8> mtp_judged{}, mtp_right{};
+  int64_t mtp_errors = 0;  // steps of that layer that failed: nothing was drafted with them
+  double mtp_seconds = 0;  // in that layer
   int64_t steps = 0;
   int64_t preemptions = 0;  // answers set aside for memory and computed again
   double busy_seconds = 0;  // inside steps

@@ -57,13 +57,15 @@ enum class FinishReason : uint8_t {
 // Of one choice, up to the event that carries it.
 struct Usage {
   int64_t prompt_tokens = 0;
-  int64_t reused_tokens = 0;      // of the prompt, taken from earlier work
-  int64_t completion_tokens = 0;  // the stop id counts
-  int64_t drafted_tokens = 0;     // guessed ahead, and computed
-  int64_t accepted_tokens = 0;    // of them, those that the answer went on with
-  double queue_seconds = 0;       // from submit to the first step
-  double prefill_seconds = 0;     // from the first step to the first token
-  double decode_seconds = 0;      // from the first token to this one
+  int64_t reused_tokens = 0;       // of the prompt, taken from earlier work
+  int64_t completion_tokens = 0;   // the stop id counts
+  int64_t drafted_tokens = 0;      // guessed ahead, and computed
+  int64_t accepted_tokens = 0;     // of them, those that the answer went on with
+  int64_t mtp_drafted_tokens = 0;  // of the drafted ones, those that the model's own layer for it guessed
+  int64_t mtp_accepted_tokens = 0;
+  double queue_seconds = 0;    // from submit to the first step
+  double prefill_seconds = 0;  // from the first step to the first token
+  double decode_seconds = 0;   // from the first token to this one
 
   double prefill_tokens_per_s() const {
     return prefill_seconds > 0 ? static_cast<double>(prompt_tokens - reused_tokens) / prefill_seconds : 0;

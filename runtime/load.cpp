@@ -18,9 +18,11 @@
 #include "runtime/choose_device.h"
 #include "runtime/compile_ahead.h"
 #include "runtime/engine.h"
+#include "runtime/load_mtp.h"
 #include "runtime/load_with_standby.h"
 #include "runtime/measured_steps.h"
 #include "runtime/measured_threads.h"
+#include "runtime/mtp.h"
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
@@ -48,16 +50,41 @@ KvFormat kv_format(const OpenedModel& model, const LoadOptions& options) {
   return options.kv.value_or(kv_default(model.program).format);
 }
 
+// Rows of a step of the layer that predicts a further token: its work buffers stay small, its weights are read once
+// for many rows of a prompt.
+constexpr int kMtpRows = 128;
+
+OpenedMtp wanted_mtp(const OpenedModel& model, const LoadOptions& options) {
+  if (!options.mtp) return {};
+  OpenedMtp mtp = open_mtp(model);
+  if (!mtp.why_not.empty() && options.on_no_mtp) options.on_no_mtp(mtp.why_not);
+  return mtp;
+}
+
 Result<std::unique_ptr<Executable>> make_reference_device(OpenedModel model, const Machinery& machinery,
                                                           const LoadOptions& options, const DeviceChoice&) {
   Program program = options.quantised ? quantise_activations(model.program, name(kv_format(model, options)))
                                       : set_kv_format(model.program, name(options.kv.value_or(KvFormat::f32)));
   const auto find = [folder = model.folder](std::string_view name) { return folder->weight(name); };
-  return make_reference(std::move(program), {.find = find, .owner = model.folder},
-                        {.isa = machinery.isa,
-                         .threads = machinery.threads.threads,
-                         .max_step_rows = options.max_step_rows,
-                         .max_context = options.max_context});
+  const WeightSet weights = {.find = find, .owner = model.folder};
+  const auto make = [&](Program p, WeightSet set, int rows) {
+    return make_reference(std::move(p), std::move(set),
+                          {.isa = machinery.isa,
+                           .threads = machinery.threads.threads,
+                           .max_step_rows = rows,
+                           .max_context = options.max_context});
+  };
+  auto made = make(std::move(program), weights, options.max_step_rows);
+  const OpenedMtp mtp = wanted_mtp(model, options);
+  if (!made || !mtp.program) return made;
+  Program layer = options.quantised ? quantise_activations(*mtp.program, name(kv_format(model, options)))
+                                    : set_kv_format(*mtp.program, name(options.kv.value_or(KvFormat::f32)));
+  const WeightSet own = mtp_weights(*mtp.program, weights);
+  auto made_layer = make(std::move(layer), own, kMtpRows);
+  RETURN_IF_ERROR(made_layer);
+  auto both = make_mtp(std::move(*made), std::move(*made_layer), shared_weight_bytes(model, *mtp.program, own));
+  RETURN_IF_ERROR(both);
+  return std::move(*both);
 }
 
 Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Machinery& machinery,
@@ -65,20 +92,33 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
   if (!options.quantised)
     return error(Code::unsupported,
                  "the CPU device computes with quantised activations: take --device reference or openvino:CPU");
-  auto tiled = cpu_weights(model, options.observer);
+  const OpenedMtp mtp = wanted_mtp(model, options);
+  auto tiled = cpu_weights({model.folder, with_mtp_weights(model, mtp)}, options.observer);
   RETURN_IF_ERROR(tiled);
   const MeasuredThreads measured(cache_folder(), model.folder->engine().files.at(std::string(kWeightsFile)).sha256,
                                  machinery.isa, machinery.threads);
-  return make_cpu(model.program, std::move(*tiled),
-                  {.kv = kv_format(model, options),
-                   .isa = machinery.isa,
-                   .threads = machinery.threads.threads,
-                   .cpus = machinery.threads.cpus,
-                   .fast_threads = machinery.threads.fast,
-                   .max_step_rows = options.max_step_rows,
-                   .max_context = options.max_context,
-                   .thread_choices = measured.read(),
-                   .on_thread_choices = [measured](const auto& choices) { measured.write(choices); }});
+  CpuOptions cpu = {.kv = kv_format(model, options),
+                    .isa = machinery.isa,
+                    .threads = machinery.threads.threads,
+                    .cpus = machinery.threads.cpus,
+                    .fast_threads = machinery.threads.fast,
+                    .max_step_rows = options.max_step_rows,
+                    .max_context = options.max_context,
+                    .thread_choices = measured.read(),
+                    .on_thread_choices = [measured](const auto& choices) { measured.write(choices); }};
+  if (!mtp.program) return make_cpu(model.program, std::move(*tiled), cpu);
+  cpu.pool = std::make_shared<ThreadPool>(ThreadPlan{.threads = cpu.threads, .cpus = cpu.cpus});
+  auto made = make_cpu(model.program, *tiled, cpu);
+  RETURN_IF_ERROR(made);
+  cpu.max_step_rows = std::min(kMtpRows, options.max_step_rows);
+  cpu.thread_choices = {};
+  cpu.on_thread_choices = {};
+  const WeightSet own = mtp_weights(*mtp.program, *tiled);
+  auto layer = make_cpu(*mtp.program, own, cpu);
+  RETURN_IF_ERROR(layer);
+  auto both = make_mtp(std::move(*made), std::move(*layer), shared_weight_bytes(model, *mtp.program, own));
+  RETURN_IF_ERROR(both);
+  return std::move(*both);
 }
 
 // What the planner asks of a model.
@@ -120,6 +160,8 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
                                                          const LoadOptions& options, const DeviceChoice& choice) {
   const openvino::Platform* platform = openvino::find_platform(choice.platform);
   CHECK(platform != nullptr);
+  if (options.mtp && options.on_no_mtp && open_mtp(model).program)
+    options.on_no_mtp("the layer that predicts a further token runs on the CPU device alone (--device CPU)");
   auto runtime = openvino::Runtime::load(choice.library);
   RETURN_IF_ERROR(runtime);
   auto weights = row_weights(model, options.observer);
@@ -264,10 +306,14 @@ Result<std::unique_ptr<Engine>> Engine::load(const std::filesystem::path& model_
   chosen.device_reason = choice->reason;
   if (choice->device == "NPU" || choice->device == "GPU")
     return load_with_standby(model_folder, chosen, *choice, !options.device.empty());
-  auto executable = load_executable(
-      model_folder,
-      {.device = chosen.device, .kv = options.kv, .threads = options.threads, .observer = options.load_observer},
-      *choice);
+  auto executable = load_executable(model_folder,
+                                    {.device = chosen.device,
+                                     .kv = options.kv,
+                                     .threads = options.threads,
+                                     .observer = options.load_observer,
+                                     .mtp = options.mtp,
+                                     .on_no_mtp = [&](const std::string& why) { chosen.no_mtp_reason = why; }},
+                                    *choice);
   RETURN_IF_ERROR(executable);
   auto table = step_table_of(model_folder, chosen);
   RETURN_IF_ERROR(table);

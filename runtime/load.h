@@ -45,6 +45,10 @@ struct LoadOptions {
   std::function<void(const FusedNews& news)> on_fused = {};
   // What chose the device, where that is no flag: "ONW_DEVICE=NPU"; in messages.
   std::string device_chosen_by = {};
+  // With the layer that predicts one token further, where the folder has one: the result is then an Mtp
+  // (runtime/mtp.h). CPU and reference alone have it; why there is none goes to `on_no_mtp`.
+  bool mtp = false;
+  std::function<void(const std::string& why)> on_no_mtp = {};
   // OpenVINO's NPU and GPU: changes how their graphs are kept and compiled; and what should be told of them.
   std::function<void(openvino::BlobOptions& blobs)> with_blobs = {};
   Notice notice = {};

@@ -153,7 +153,9 @@ void Sampler::see_prompt(std::span<const int32_t> tokens) {
 void Sampler::see_answer(int32_t token) { ++seen_[token]; }
 
 void Sampler::apply_penalties() {
+  const auto known = static_cast<int64_t>(logits_.size());  // a guess may know the first tokens only
   for (const auto& [id, count] : seen_) {
+    if (id >= known) continue;
     float& logit = logits_[static_cast<size_t>(id)];
     const float repetition = params_.repetition_penalty;
     if (repetition != 1.0F) logit = finite(logit > 0 ? logit / repetition : logit * repetition);
@@ -161,6 +163,7 @@ void Sampler::apply_penalties() {
     logit = finite(logit - (params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count)));
   }
   for (const auto& [id, bias] : params_.logit_bias) {
+    if (id >= known) continue;
     float& logit = logits_[static_cast<size_t>(id)];
     logit = finite(logit + bias);
   }

@@ -89,6 +89,11 @@ void Session::begin(Conversation state) {
   usage_.queue_seconds = seconds(*began_ - job_->submitted);
 }
 
+int32_t Session::guess(std::span<const float> logits, int k) {
+  const auto drawn = sampler_.draw(logits, total() + k, nullptr, -1);
+  return drawn ? drawn->id : -1;
+}
+
 void Session::draw(std::span<const float> logits) {
   if (!first_token_) first_token_ = Clock::now();
   auto drawn = sampler_.draw(logits, total(), mask_.get(), job_->request.logprobs);

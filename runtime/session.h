@@ -52,9 +52,19 @@ class Session {
   double draft_charge = 0;  // as Speculator::settle takes it
   // How many may be tried: no further than the answer goes and its memory reaches, nor past where the state is kept.
   int64_t draft_room() const;
+  bool draft_by_mtp = false;
+  // Guess `k` of a draft, drawn from the drafter's row as the token itself will be from the model's: with the same
+  // random number, so that where the two rows agree, so do the tokens. -1 where none can be drawn. Changes nothing.
+  int32_t guess(std::span<const float> logits, int k);
   // What came of it, for the usage: before the draws, and with each token that was drafted and drawn.
-  void count_drafted() { usage_.drafted_tokens += static_cast<int64_t>(draft.size()); }
-  void count_accepted() { ++usage_.accepted_tokens; }
+  void count_drafted() {
+    usage_.drafted_tokens += static_cast<int64_t>(draft.size());
+    if (draft_by_mtp) usage_.mtp_drafted_tokens += static_cast<int64_t>(draft.size());
+  }
+  void count_accepted() {
+    ++usage_.accepted_tokens;
+    if (draft_by_mtp) ++usage_.mtp_accepted_tokens;
+  }
 
   // Sets the state, of which length() tokens are reused, and starts the clocks.
   void begin(Conversation state);

@@ -18,6 +18,8 @@ constexpr int kTrialTokens = 2;
 constexpr int kLeastPatience = 16;  // steps; each trial in vain doubles it
 constexpr int kMostPatience = 256;
 
+int count(const Draft& draft) { return draft.later > 0 ? draft.later : static_cast<int>(draft.tokens.size()); }
+
 }  // namespace
 
 double Speculator::Record::chance() const { return std::min(right / tried, kMostChance); }
@@ -28,36 +30,41 @@ Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> ladder)
   for (const auto& drafter : ladder_) records_.emplace_back(static_cast<size_t>(drafter->grades()));
 }
 
-DraftOffer Speculator::offer(std::span<const TokenKey> conversation, int most, int64_t vocabulary) {
+DraftOffer Speculator::offer(std::span<const TokenKey> conversation, int most, int64_t vocabulary, const Worth& worth) {
   draft_ = {};
   trial_ = false;
-  double surest = -1;
-  for (size_t i = 0; i < ladder_.size() && surest < kSure && most > 0; ++i) {
+  double surest = 0, dearest = 0;
+  for (size_t i = 0; i < ladder_.size() && (surest < kSure || worth) && most > 0; ++i) {
     Draft draft = ladder_[i]->propose(conversation, std::min(most, kMostTokens));
     const auto outside = std::ranges::find_if(draft.tokens, [&](int32_t id) { return id < 0 || id >= vocabulary; });
     draft.tokens.erase(outside, draft.tokens.end());
-    if (draft.tokens.empty()) continue;
+    if (draft.tokens.empty() && draft.later == 0) continue;
     Record& known = records_[i][static_cast<size_t>(draft.grade)];
     if (known.tried == 0) known = {draft.chance * kPriorTokens, kPriorTokens};
-    if (known.chance() <= surest) continue;
-    surest = known.chance();
+    const double chance = known.chance();
+    const double value = worth ? worth({.tokens = count(draft), .chance = chance, .later = draft.later > 0}) : chance;
+    if (count(draft_) > 0 && value <= dearest) continue;
+    surest = chance;
+    dearest = value;
     voice_ = i;
     draft_ = std::move(draft);
   }
-  trial_ = !draft_.tokens.empty() && idle_steps_ >= patience_;
+  trial_ = count(draft_) > 0 && idle_steps_ >= patience_;
   if (trial_) {
     draft_.tokens.resize(std::min<size_t>(draft_.tokens.size(), kTrialTokens));
+    draft_.later = std::min(draft_.later, kTrialTokens);
     surest = std::max(surest, kTrialChance);
   }
-  return {.tokens = static_cast<int>(draft_.tokens.size()),
-          .chance = std::max(surest, 0.0),
-          .budget = account_ + kMostLoss * static_cast<double>(drawn_ + 1)};
+  return {.tokens = count(draft_),
+          .chance = surest,
+          .budget = account_ + kMostLoss * static_cast<double>(drawn_ + 1),
+          .later = draft_.later > 0};
 }
 
 void Speculator::settle(int drafted, int accepted, double charge) {
   drawn_ += 1 + accepted;
   if (drafted == 0) {
-    if (!draft_.tokens.empty()) ++idle_steps_;
+    if (count(draft_) > 0) ++idle_steps_;
     return;
   }
   judge(drafted, accepted, charge);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,13 +21,19 @@ class Speculator {
   // speed without drafts, by the costs of steps that the engine knows.
   static constexpr double kMostLoss = 0.025;
 
-  // The ladder: drafters are asked in order until one is sure; the surest is taken. At least one.
+  // How fast answers come with an offer taken as far as it pays, against each other.
+  using Worth = std::function<double(const DraftOffer&)>;
+
+  // The ladder: drafters are asked in order until one is sure; the one worth most is taken, the surest where nobody
+  // says what they are worth. At least one.
   explicit Speculator(std::vector<std::unique_ptr<Drafter>> ladder);
 
   // What could be drafted after `conversation`, of at most `most` tokens, all below `vocabulary`: tokens() until the
   // next offer.
-  DraftOffer offer(std::span<const TokenKey> conversation, int most, int64_t vocabulary);
+  DraftOffer offer(std::span<const TokenKey> conversation, int most, int64_t vocabulary, const Worth& worth = {});
   std::span<const int32_t> tokens() const { return draft_.tokens; }
+  // The offer's drafter makes its tokens later: who made them says which.
+  bool later() const { return draft_.later > 0; }
 
   // After each step of the session: so many of the offered tokens were run, and that is what came of it. `charge`: what
   // the drafted rows cost, in tokens.

@@ -175,5 +175,57 @@ TEST(Speculator, never_offers_a_token_outside_the_vocabulary) {
   EXPECT_EQ(speculator.offer({}, 0, 101).tokens, 0);
 }
 
+// ---- Drafts that are made later, at a cost
+
+TEST(PlanDrafts, what_making_them_takes_is_set_against_what_they_gain) {
+  const DraftOffer offer = {.tokens = 8, .chance = 0.8, .budget = 100, .later = true};
+  const auto length = [&](double making) {
+    return plan_drafts({&offer, 1}, 16, {[](int) { return 1.0; }, [=](int) { return making; }}).lengths[0];
+  };
+  EXPECT_EQ(length(0), 8);
+  EXPECT_LT(length(0.1), length(0.02));
+  EXPECT_GT(length(0.1), 0);
+  EXPECT_EQ(length(0.9), 0);  // a token gained for nearly a step's time
+}
+
+TEST(PlanDrafts, tokens_of_several_sessions_are_made_together) {
+  const std::vector<DraftOffer> offers(4, {.tokens = 8, .chance = 0.6, .budget = 100, .later = true});
+  const auto lengths = [&](const std::function<double(int)>& making) {
+    return plan_drafts(offers, 64, {[](int) { return 1.0; }, making}).lengths;
+  };
+  // As much for four as for one, or four times as much.
+  EXPECT_GT(lengths([](int) { return 0.4; })[0], lengths([](int n) { return 0.4 * n; })[0]);
+}
+
+TEST(Speculator, takes_the_rung_of_the_ladder_that_is_worth_most) {
+  class Known final : public Drafter {
+   public:
+    explicit Known(double chance) : chance_(chance) {}
+    std::string_view name() const override { return "known"; }
+    int grades() const override { return 1; }
+    Draft propose(std::span<const TokenKey>, int most) override {
+      return {.tokens = std::vector<int32_t>(static_cast<size_t>(most), 1), .chance = chance_};
+    }
+
+   private:
+    double chance_;
+  };
+  const auto rung = [](double lookup, double layer, double making) {
+    std::vector<std::unique_ptr<Drafter>> ladder;
+    ladder.push_back(std::make_unique<Known>(lookup));
+    ladder.push_back(std::make_unique<MtpDrafter>([layer] { return layer; }));
+    Speculator speculator(std::move(ladder));
+    (void)speculator.offer({}, 8, 100, [=](DraftOffer offer) {
+      offer.budget = 100;
+      return plan_drafts({&offer, 1}, 9, {[](int) { return 1.0; }, [=](int) { return making; }}).tokens_per_second;
+    });
+    return speculator.later();
+  };
+  EXPECT_FALSE(rung(0.9, 0.8, 0.05));  // a long match
+  EXPECT_TRUE(rung(0.4, 0.8, 0.05));
+  EXPECT_FALSE(rung(0.4, 0.8, 0.9));   // the layer takes too long
+  EXPECT_FALSE(rung(0.4, 0.0, 0.05));  // and cannot guess
+}
+
 }  // namespace
 }  // namespace onw

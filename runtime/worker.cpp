@@ -17,6 +17,7 @@ Worker::Worker(std::unique_ptr<Executable> executable, const WorkerLimits& limit
       cache_(*executable_),
       step_costs_([this](const StepShape& shape) { return executable_->cost(shape); },
                   limits.step_table.empty() ? StepCosts::Table{} : read_step_table(limits.step_table)) {
+  if (Mtp* mtp = limits.mtp ? dynamic_cast<Mtp*>(executable_.get()) : nullptr) mtp_ = std::make_unique<MtpDrafts>(*mtp);
   if (limits_.lookup_in_earlier) earlier_ = std::make_shared<EarlierText>();
 }
 
@@ -133,6 +134,7 @@ Result<Outputs> Worker::run_rows(std::span<const Part> parts) {
                                        : TokenKey{session.draft[static_cast<size_t>(drafted)]};
       Row row = text_row(index, at, key.token, session.wants_token() && drafted >= -1);
       row.content_digest = key.content_digest;
+      row.wants_hidden = mtp_ != nullptr && session.job().request.drafts;
       rows.push_back(row);
     }
   }
@@ -169,8 +171,13 @@ void Worker::keep(Session& session, int rows) {
   Conversation& conversation = *session.conversation;
   conversation.sequence().commit(rows);
   conversation.append(session.tokens().subspan(static_cast<size_t>(conversation.length()), static_cast<size_t>(rows)));
+  const bool keeps = session.keeps_state_here();
+  if (mtp_ != nullptr) {
+    mtp_->catch_up(conversation.sequence(), keeps, running_step_.begin_unasked());
+    running_step_.end();
+  }
   // A checkpoint that cannot be had costs time later, and nothing now.
-  if (session.keeps_state_here() && conversation.checkpoint()) trim();
+  if (keeps && conversation.checkpoint()) trim();
 }
 
 void Worker::next_token(Session& session, std::span<const float> logits) {
@@ -182,6 +189,7 @@ void Worker::draw(Session& session, std::span<const float> logits) {
   const int64_t before = session.usage().completion_tokens;
   session.draw(logits);
   stats_.completion_tokens += session.usage().completion_tokens - before;
+  if (mtp_ != nullptr && session.usage().completion_tokens > before) mtp_->drawn(session.tokens().back().token);
 }
 
 // All choices draw their first token from the same row, and go apart from there.
@@ -227,6 +235,12 @@ void Worker::remove_finished() {
 
 EngineStats Worker::stats() const {
   EngineStats stats = stats_;
+  if (mtp_ != nullptr) {
+    stats.mtp_judged = mtp_->judged();
+    stats.mtp_right = mtp_->right();
+    stats.mtp_errors = mtp_->errors();
+    stats.mtp_seconds = mtp_->seconds_in_all();
+  }
   stats.active = static_cast<int>(active_.size());
   stats.waiting = static_cast<int>(waiting_.size());
   return stats;

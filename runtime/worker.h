@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/engine.h"
+#include "runtime/mtp_drafts.h"
 #include "runtime/prefix_cache.h"
 #include "runtime/prompt_lookup.h"
 #include "runtime/scheduler.h"
@@ -25,6 +26,7 @@ struct WorkerLimits {
   int max_sessions = 32;
   bool prompt_lookup = true;
   bool lookup_in_earlier = false;
+  bool mtp = false;                       // drafts by the layer of an executable that is an Mtp
   std::filesystem::path step_table = {};  // as EngineOptions says
   SchedulerLimits scheduler;
 };
@@ -71,10 +73,12 @@ class Worker {
   void plan_drafts();
   DraftOffer offer(Session& session);
   void draft_together(std::span<Session* const> sessions, int most_rows);
-  std::vector<std::unique_ptr<Drafter>> ladder() const;
+  std::vector<std::unique_ptr<Drafter>> ladder(Session& session);
   bool run_without_drafts(std::span<const Part> parts);
   void charge_drafts(std::span<const Part> parts);
   void take_drafted(Session& session, std::span<const float> logits);
+  DraftTimes draft_times(int sessions, int64_t depth) const;
+  void make_drafts(std::span<Session* const> sessions, const DraftPlan& plan);
 
   // worker_memory.cpp: who may run, and with which memory
   void admit();
@@ -93,6 +97,7 @@ class Worker {
   Scheduler scheduler_;
   PrefixCache cache_;
   StepCosts step_costs_;
+  std::unique_ptr<MtpDrafts> mtp_;                // null where there is no such layer
   std::shared_ptr<EarlierText> earlier_;          // null where it is not asked for
   std::vector<std::unique_ptr<Session>> active_;  // in the order in which they began
   std::deque<std::unique_ptr<Session>> waiting_;

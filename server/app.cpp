@@ -138,6 +138,15 @@ HttpResponse App::health() const {
                          {"waiting", stats.waiting}};
   if (loaded->engine->info().drafts)
     health["drafts"] = {{"drafted_tokens", stats.drafted_tokens}, {"accepted_tokens", stats.accepted_tokens}};
+  if (loaded->engine->info().mtp)
+    health["drafts"]["mtp"] = {{"drafted_tokens", stats.mtp_drafted_tokens},
+                               {"accepted_tokens", stats.mtp_accepted_tokens},
+                               {"judged", stats.mtp_judged},
+                               {"right", stats.mtp_right},
+                               {"seconds", stats.mtp_seconds},
+                               {"errors", stats.mtp_errors}};
+  else if (const std::string& why = loaded->engine->info().no_mtp_reason; !why.empty())
+    health["drafts"]["mtp"] = {{"off", why}};
   if (!stats.device.device.empty()) health["device"] = device_json(stats.device);
   return json_response(fails ? 503 : 200, dump(health));
 }

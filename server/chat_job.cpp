@@ -109,6 +109,8 @@ AnswerNote ChatJob::note() const {
     note.completion_tokens += usage.completion_tokens;
     note.drafted_tokens += usage.drafted_tokens;
     note.accepted_tokens += usage.accepted_tokens;
+    note.mtp_drafted_tokens += usage.mtp_drafted_tokens;
+    note.mtp_accepted_tokens += usage.mtp_accepted_tokens;
     after_first += std::max<int64_t>(0, usage.completion_tokens - 1);
   }
   if (decode_seconds_ > 0) note.tokens_per_s = static_cast<double>(after_first) / decode_seconds_;
@@ -188,6 +190,8 @@ void ChatJob::add_up() {
     usage_.completion_tokens += usage.completion_tokens;
     usage_.drafted_tokens += usage.drafted_tokens;
     usage_.accepted_tokens += usage.accepted_tokens;
+    usage_.mtp_drafted_tokens += usage.mtp_drafted_tokens;
+    usage_.mtp_accepted_tokens += usage.mtp_accepted_tokens;
   }
 }
 

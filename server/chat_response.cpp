@@ -19,14 +19,19 @@ std::string dump(const ordered_json& value) {
 std::string frame(const ordered_json& value) { return "data: " + dump(value) + "\n\n"; }
 
 ordered_json usage_json(const UsageTotals& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details",
-           {{"reasoning_tokens", usage.reasoning_tokens},
-            {"drafted_tokens", usage.drafted_tokens},
-            {"accepted_draft_tokens", usage.accepted_tokens}}}};
+  ordered_json json = {{"prompt_tokens", usage.prompt_tokens},
+                       {"completion_tokens", usage.completion_tokens},
+                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                       {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+                       {"completion_tokens_details",
+                        {{"reasoning_tokens", usage.reasoning_tokens},
+                         {"drafted_tokens", usage.drafted_tokens},
+                         {"accepted_draft_tokens", usage.accepted_tokens}}}};
+  if (usage.mtp_drafted_tokens > 0) {
+    json["completion_tokens_details"]["mtp_drafted_tokens"] = usage.mtp_drafted_tokens;
+    json["completion_tokens_details"]["mtp_accepted_draft_tokens"] = usage.mtp_accepted_tokens;
+  }
+  return json;
 }
 
 ordered_json token_json(const TokenText& token) {

@@ -38,8 +38,10 @@ struct UsageTotals {
   int64_t cached_tokens = 0;
   int64_t completion_tokens = 0;  // of all choices
   int64_t reasoning_tokens = 0;
-  int64_t drafted_tokens = 0;   // guessed ahead by the engine
-  int64_t accepted_tokens = 0;  // of them, those that are in the answers
+  int64_t drafted_tokens = 0;      // guessed ahead by the engine
+  int64_t accepted_tokens = 0;     // of them, those that are in the answers
+  int64_t mtp_drafted_tokens = 0;  // of the drafted ones, those by the model's own layer for it
+  int64_t mtp_accepted_tokens = 0;
 };
 
 // A choice of a whole answer: the sum of its deltas.

@@ -31,6 +31,8 @@ std::string note_text(const AnswerNote& note) {
   if (note.tokens_per_s > 0) text += fmt::format(" tokens/s={:.1f}", note.tokens_per_s);
   if (note.drafted_tokens > 0)
     text += fmt::format(" drafted={} accepted={}", note.drafted_tokens, note.accepted_tokens);
+  if (note.mtp_drafted_tokens > 0)
+    text += fmt::format(" mtp_drafted={} mtp_accepted={}", note.mtp_drafted_tokens, note.mtp_accepted_tokens);
   text += fmt::format(" end={}", note.end.empty() ? "cancelled" : note.end);
   if (!note.fault.empty()) text += fmt::format(" fault=\"{}\"", printable(note.fault, kMaxFaultBytes, true));
   return text;

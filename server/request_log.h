@@ -14,12 +14,14 @@ namespace onw::server {
 struct AnswerNote {
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;
-  int64_t completion_tokens = 0;  // of all choices
-  double tokens_per_s = 0;        // of them, after the first of each; 0: not known
-  std::string_view end;           // stop, length, cancelled or error; empty: cut before it ended
-  std::string_view fault;         // of the server; empty: none
-  int64_t drafted_tokens = 0;     // guessed ahead, of all choices
-  int64_t accepted_tokens = 0;    // of them, those in the answers
+  int64_t completion_tokens = 0;   // of all choices
+  double tokens_per_s = 0;         // of them, after the first of each; 0: not known
+  std::string_view end;            // stop, length, cancelled or error; empty: cut before it ended
+  std::string_view fault;          // of the server; empty: none
+  int64_t drafted_tokens = 0;      // guessed ahead, of all choices
+  int64_t accepted_tokens = 0;     // of them, those in the answers
+  int64_t mtp_drafted_tokens = 0;  // of the drafted ones, those by the model's own layer for it
+  int64_t mtp_accepted_tokens = 0;
 };
 std::string note_text(const AnswerNote& note);
 

@@ -12,6 +12,9 @@ Result<void> check_content(const Row& row, size_t at, const ExecutableInfo& info
   if (row.embedding.empty() && (row.token < 0 || row.token >= info.vocabulary))
     return error(Code::invalid_argument, "row {}: token {} is outside the vocabulary of {}", at, row.token,
                  info.vocabulary);
+  if (const int64_t wanted = info.carries ? info.hidden : 0; static_cast<int64_t>(row.carried.size()) != wanted)
+    return error(Code::invalid_argument, "row {}: carries {} values, this model takes {}", at, row.carried.size(),
+                 wanted);
   if (row.index >= info.max_context)
     return error(Code::context_overflow, "row {}: index {} is beyond the context of {} tokens", at, row.index,
                  info.max_context);
@@ -38,6 +41,8 @@ Result<void> check_step(const Step& step, const ExecutableInfo& info, bool mixes
     return error(Code::invalid_argument, "the step has {} rows, this target takes at most {}", step.rows.size(),
                  info.max_step_rows);
   RETURN_IF_ERROR(check_sequences(step, mixes));
+  if (step.short_head && info.short_vocabulary == 0)
+    return error(Code::invalid_argument, "the step asks for a short head, this model has none");
   size_t begun = 0;  // sequences seen; no list, because targets allocate nothing in a step
   for (size_t at = 0; at < step.rows.size(); ++at) {
     const Row& row = step.rows[at];

@@ -91,6 +91,7 @@ struct Row {
   int32_t rope[3] = {};  // rotary position (time, height, width); text: all three equal index
   int32_t token = 0;
   std::span<const float> embedding = {};  // [hidden] instead of the token's, where not empty
+  std::span<const float> carried = {};    // [hidden] beside it, for Programs that take one (ExecutableInfo::carries)
   uint64_t content_digest = 0;            // of what stands behind a placeholder token; 0 for text
   bool wants_logits = false;
   bool wants_hidden = false;
@@ -109,11 +110,12 @@ inline Row text_row(int sequence, int64_t index, int32_t token, bool wants_logit
 struct Step {
   std::span<Sequence* const> sequences;
   std::span<const Row> rows;
+  bool short_head = false;  // logits of the first ExecutableInfo::short_vocabulary tokens only
 };
 
 // Valid until the next run() of the same Executable.
 struct Outputs {
-  std::span<const float> logits;  // [rows that want logits, vocabulary], in row order
+  std::span<const float> logits;  // [rows that want logits, vocabulary or short_vocabulary], in row order
   std::span<const float> hidden;  // [rows that want hidden, hidden], in row order
 };
 
@@ -139,6 +141,8 @@ struct Cost {
 struct ExecutableInfo {
   int64_t vocabulary = 0;
   int64_t hidden = 0;
+  bool carries = false;           // rows bring a hidden state along: a layer that guesses from another model's
+  int64_t short_vocabulary = 0;   // of a head that knows the first tokens only; 0: there is none
   int64_t max_context = 0;        // tokens, of the model
   int max_step_rows = 0;          // run() takes any count up to this
   int max_partial_rows = 0;       // a step of which only a part may be kept has at most this many rows per sequence

@@ -14,6 +14,7 @@
 #include "passes/merge_linears.h"
 #include "passes/quantise.h"
 #include "quant/unpack.h"
+#include "targets/carried.h"
 #include "targets/check_step.h"
 #include "targets/cpu/huge_weights.h"
 #include "targets/cpu/plan.h"
@@ -35,6 +36,10 @@ struct FreeAligned {
 
 struct Plans {
   Plan body, head;
+  std::optional<Plan> short_head;
+  int64_t arena_bytes() const {
+    return body.arena_bytes() + std::max(head.arena_bytes(), short_head ? short_head->arena_bytes() : 0);
+  }
 };
 
 Result<Plans> compile(const Program& fused, const WeightSet& weights, const CpuOptions& o, int64_t max_context) {
@@ -47,7 +52,13 @@ Result<Plans> compile(const Program& fused, const WeightSet& weights, const CpuO
   options.max_rows = std::min<int64_t>(kHeadRows, o.max_step_rows);
   auto head_plan = Plan::compile(fused, *head, weights, options);
   RETURN_IF_ERROR(head_plan);
-  return Plans{std::move(*body_plan), std::move(*head_plan)};
+  Plans plans{std::move(*body_plan), std::move(*head_plan), {}};
+  if (const Function* few = fused.function("short_head")) {
+    auto few_plan = Plan::compile(fused, *few, weights, options);
+    RETURN_IF_ERROR(few_plan);
+    plans.short_head = std::move(*few_plan);
+  }
+  return plans;
 }
 
 constexpr size_t kHugePiece = 32 << 20;  // moved at once, where weights are moved to huge pages
@@ -59,7 +70,10 @@ class Cpu final : public Executable {
         options_(options),
         plans_(std::move(plans)),
         embedding_(embedding),
-        pool_(ThreadPlan{.threads = options.threads, .cpus = options.cpus}),
+        shared_pool_(options.pool
+                         ? options.pool
+                         : std::make_shared<ThreadPool>(ThreadPlan{.threads = options.threads, .cpus = options.cpus})),
+        pool_(*shared_pool_),
         thread_table_(options.threads, options.fast_threads, options.thread_choices),
         row_ops_(&row_ops(options.isa)),
         attention_(&attention_ops(options.isa)),
@@ -71,6 +85,8 @@ class Cpu final : public Executable {
     const bool recurrent = std::ranges::any_of(fused.states, is_recurrent);
     info_ = {.vocabulary = fused.vocabulary,
              .hidden = fused.hidden,
+             .carries = plans_.body.has_input("carried"),
+             .short_vocabulary = short_vocabulary(fused),
              .max_context = context,
              .max_step_rows = options.max_step_rows,
              .max_partial_rows = recurrent ? std::min(kDeltaChunk, options.max_step_rows) : options.max_step_rows,
@@ -84,7 +100,7 @@ class Cpu final : public Executable {
   }
 
   Result<void> allocate() {
-    const int64_t bytes = plans_.body.arena_bytes() + plans_.head.arena_bytes();
+    const int64_t bytes = plans_.arena_bytes();
     const auto whole = static_cast<size_t>(round_up(bytes, static_cast<int64_t>(kHugePageBytes)));
     arena_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePageBytes, whole)));
     if (arena_ == nullptr)
@@ -108,7 +124,7 @@ class Cpu final : public Executable {
       n.state_bytes += is_recurrent(s) ? recurrent_bytes(s) * sequences
                                        : page_bytes(s, options_.kv) *
                                              pages_needed(s, tokens, kWindowSlack + info_.max_step_rows) * sequences;
-    n.work_bytes = plans_.body.arena_bytes() + plans_.head.arena_bytes() + info_.vocabulary * 4;
+    n.work_bytes = plans_.arena_bytes() + info_.vocabulary * 4;
     return n;
   }
 
@@ -196,6 +212,7 @@ class Cpu final : public Executable {
   void write_inputs(const Step& step, const RunContext& c) {
     const Program& p = form_->program;
     const Slot& x = plans_.body.input("x");
+    const Slot* carried = info_.carries ? &plans_.body.input("carried") : nullptr;
     const auto scale = static_cast<float>(p.embedding_scale);
     const auto write = [&](int64_t first, int64_t last, int) {
       for (int64_t r = first; r < last; ++r) {
@@ -207,6 +224,7 @@ class Cpu final : public Executable {
           dequantise_row(embedding_, row.token, to);
           if (scale != 1) row_ops_->scale(scale, to.data(), x.width, to.data());
         }
+        if (info_.carries) std::ranges::copy(row.carried, carried->f32(c) + r * carried->stride);
         for (size_t t = 0; t < inv_freq_.size(); ++t) {
           const RopeTable& table = p.rope_tables[t];
           const Slot &cos = plans_.body.input(table.name + ".cos"), &sin = plans_.body.input(table.name + ".sin");
@@ -233,20 +251,21 @@ class Cpu final : public Executable {
   Result<void> run_head(const Step& step, const RunContext& body, const CancelToken& cancel) {
     const Slot& hidden = plans_.body.output("hidden");
     const int64_t most = std::min<int64_t>(kHeadRows, options_.max_step_rows);
-    logits_.resize(static_cast<size_t>(std::ranges::count(step.rows, true, &Row::wants_logits) * info_.vocabulary));
+    const Plan& head = step.short_head ? *plans_.short_head : plans_.head;
+    const int64_t vocabulary = step.short_head ? info_.short_vocabulary : info_.vocabulary;
+    logits_.resize(static_cast<size_t>(std::ranges::count(step.rows, true, &Row::wants_logits) * vocabulary));
     float* to = logits_.data();
     RunContext c = body;
     c.arena = body.arena + plans_.body.arena_bytes();
     c.spans = {};
-    const Slot &in = plans_.head.input("hidden"), &out = plans_.head.output("logits");
+    const Slot &in = head.input("hidden"), &out = head.output("logits");
     for (int64_t r = 0; r < body.rows;) {
       for (c.rows = 0; r < body.rows && c.rows < most; ++r)
         if (step.rows[static_cast<size_t>(r)].wants_logits)
           std::copy_n(hidden.f32(body) + r * hidden.stride, hidden.width, in.f32(c) + c.rows++ * in.stride);
       if (c.rows == 0) break;
-      if (!plans_.head.run(c, cancel)) return error(Code::cancelled, "cancelled");
-      for (int64_t i = 0; i < c.rows; ++i, to += info_.vocabulary)
-        std::copy_n(out.f32(c) + i * out.stride, info_.vocabulary, to);
+      if (!head.run(c, cancel)) return error(Code::cancelled, "cancelled");
+      for (int64_t i = 0; i < c.rows; ++i, to += vocabulary) std::copy_n(out.f32(c) + i * out.stride, vocabulary, to);
     }
     return {};
   }
@@ -263,7 +282,8 @@ class Cpu final : public Executable {
   CpuOptions options_;
   Plans plans_;
   WeightView embedding_;
-  ThreadPool pool_;
+  std::shared_ptr<ThreadPool> shared_pool_;
+  ThreadPool& pool_;
   ThreadTable thread_table_;
   const RowOps* row_ops_;
   const AttentionOps* attention_;

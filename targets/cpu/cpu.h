@@ -24,6 +24,10 @@ struct CpuOptions {
   int max_step_rows = 512;
   int64_t max_context = 0;  // 0: the model's
 
+  // Of another target of the same thread, made for these threads, so that they do not spin against each other; null:
+  // one of its own.
+  std::shared_ptr<ThreadPool> pool = {};
+
   // How many threads steps of few rows take: what is known, and who hears of what is measured.
   cpu::ThreadTable::Choices thread_choices{};
   std::function<void(const cpu::ThreadTable::Choices&)> on_thread_choices = {};

@@ -176,6 +176,14 @@ class PlanCompiler {
     return make_element(n.label, s);
   }
 
+  Result<StepPtr> concat(const Node& n, Value v) {
+    if (n.type.shape.size() != 2 || n.type.dtype != DType::f32)
+      return error(Code::unsupported, "'concat' to {}", to_string(n.type));
+    std::vector<Slot> parts;
+    for (size_t i = 0; i < n.inputs.size(); ++i) parts.push_back(in(n, i));
+    return make_concat(n.label, std::move(parts), slot(v));
+  }
+
   Result<StepPtr> kv_write(const Node& n) {
     const int state = program_.state(n.attributes.text("state"));
     const StateDecl& s = program_.states[static_cast<size_t>(state)];
@@ -301,6 +309,8 @@ class PlanCompiler {
       case Op::soft_cap:
       case Op::activate:
         return element(n, v);
+      case Op::concat:
+        return concat(n, v);
       case Op::kv_write:
         return kv_write(n);
       case Op::attention:

@@ -62,6 +62,9 @@ struct ElementStep {
 };
 StepPtr make_element(std::string label, const ElementStep& step);
 
+// FP32 rows one after the other along their last axis.
+StepPtr make_concat(std::string label, std::vector<Slot> parts, const Slot& y);
+
 struct KvWriteStep {
   Slot k, v;
   int state = 0;

@@ -4,6 +4,7 @@
 
 #include "kernels/rope_row.h"
 #include "quant/unpack.h"
+#include "targets/carried.h"
 
 namespace onw::reference {
 
@@ -23,6 +24,12 @@ Result<Inputs> body_inputs(const Program& p, const WeightSet& weights, std::span
     for (float& v : x.row(r)) v *= static_cast<float>(p.embedding_scale);
   }
   in["x"] = std::move(x);
+  if (carries_hidden(p)) {
+    Tensor carried = make_tensor({DType::f32, {kRows, p.hidden}, 0}, rows);
+    for (int64_t r = 0; r < rows; ++r)
+      std::ranges::copy(step_rows[static_cast<size_t>(r)].carried, carried.row(r).begin());
+    in["carried"] = std::move(carried);
+  }
   for (const RopeTable& table : p.rope_tables) {
     const auto half = static_cast<int64_t>(table.inv_freq.size());
     const std::vector<float> inv_freq(table.inv_freq.begin(), table.inv_freq.end());

@@ -6,6 +6,7 @@
 #include "graph/ops.h"
 #include "graph/verifier.h"
 #include "targets/canonical_state.h"
+#include "targets/carried.h"
 #include "targets/check_step.h"
 #include "targets/reference/body_inputs.h"
 #include "targets/reference/interpreter.h"
@@ -287,7 +288,8 @@ class Reference final : public Executable {
     if (c.rows == 0) return {};
     Inputs head_inputs;
     head_inputs["hidden"] = std::move(wanted);
-    auto head = run_function(*model_->program.function("head"), std::move(head_inputs), c, cancel, check_finite);
+    const std::string_view name = step.short_head ? "short_head" : "head";
+    auto head = run_function(*model_->program.function(name), std::move(head_inputs), c, cancel, check_finite);
     RETURN_IF_ERROR(head);
     logits_ = std::move(head->at("logits").f);
     return {};
@@ -333,6 +335,8 @@ Result<std::unique_ptr<Executable>> make_reference(Program program, WeightSet we
   Model m{.program = std::move(program), .weights = std::move(weights), .options = options};
   m.info = {.vocabulary = m.program.vocabulary,
             .hidden = m.program.hidden,
+            .carries = carries_hidden(m.program),
+            .short_vocabulary = short_vocabulary(m.program),
             .max_context = options.max_context > 0 ? options.max_context : m.program.max_context,
             .max_step_rows = options.max_step_rows,
             .max_partial_rows = options.max_step_rows,
