@@ -62,7 +62,10 @@ Result<fs::path> locate_model(const std::string& model) {
   if (fs::is_directory(path, none)) {
     if (is_model_folder(path)) return path;
     if (fs::exists(path / "config.json", none)) return converted(path);
-    return error(Code::not_found, "{}: a folder without a model (neither engine.json nor config.json is in it)", model);
+    return error(Code::not_found,
+                 "{}: a folder without a model (neither engine.json nor config.json is in it). Name the folder of a "
+                 "converted or a published model, or fetch one: onw pull",
+                 model);
   }
   if (path.extension() == ".gguf") {
     if (fs::is_regular_file(path, none)) return converted(path);

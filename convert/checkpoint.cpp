@@ -4,6 +4,7 @@
 #include <set>
 
 #include "graph/json.h"
+#include "store/model_folder.h"
 
 namespace onw {
 namespace {
@@ -52,6 +53,11 @@ Result<Index> index_of(const fs::path& folder) {
     return error(Code::unsupported,
                  "{}: only pickled weights (pytorch_model.bin), which can run code. Save the model as safetensors",
                  folder.string());
+  if (fs::exists(folder / kWeightsFile))
+    return error(Code::not_found,
+                 "{}: has {} but no {}, without which a converted model cannot be read. The copy is not complete, or "
+                 "the conversion did not end: copy it again, or convert again",
+                 folder.string(), kWeightsFile, kEngineFile);
   return error(
       Code::not_found,
       "{}: neither model.safetensors nor model.safetensors.index.json. Download the weights too, or name a .gguf file",

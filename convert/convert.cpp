@@ -354,6 +354,23 @@ Result<void> write_small_files(const ModelSource& source, const Program& program
 
 }  // namespace
 
+namespace {
+
+Result<void> alter_experts(WeightRules& rules, std::vector<ExpertJob>& jobs) {
+  for (ExpertJob& job : jobs)
+    for (ExpertPart& part : job.parts) {
+      auto altered = rules.of(*part.weight);
+      RETURN_IF_ERROR(altered);
+      part.altered = std::move(*altered);
+    }
+  return {};
+}
+
+// What a run that was stopped, or had no room, has written is gone on with; weights that were refused will be again.
+bool can_go_on(Code why) { return why == Code::cancelled || why == Code::io || why == Code::no_space; }
+
+}  // namespace
+
 Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const ConvertOptions& options,
                                const ConvertObserver& observer) {
   const auto source = open_source(from);
@@ -366,13 +383,14 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   RETURN_IF_ERROR(importance);
   const auto units = plan_units(*program, **source, options, *importance);
   RETURN_IF_ERROR(units);
-  const auto experts = plan_experts(*program, **source, format_request(*program, options));
+  auto experts = plan_experts(*program, **source, format_request(*program, options));
   RETURN_IF_ERROR(experts);
   const auto inputs = inputs_to_equalise(*program, *units, *importance);
   RETURN_IF_ERROR(inputs);
   RETURN_IF_ERROR(check_importance_counts(*units, *inputs, options));
   auto rules = WeightRules::make(*program, **source, options.residual_shift, *inputs);
   RETURN_IF_ERROR(rules);
+  RETURN_IF_ERROR(alter_experts(*rules, *experts));
 
   if (options.check_text && has_text_files(**source)) RETURN_IF_ERROR(options.check_text(from, program->vocabulary));
 
@@ -389,7 +407,10 @@ Result<ConvertSummary> convert(const fs::path& from, const fs::path& out, const 
   ConvertSummary summary{.folder = out, .bytes = writer->bytes()};
   {
     Run run(*writer, *rules, observer);
-    RETURN_IF_ERROR(run.write(*units, *experts));
+    if (auto written = run.write(*units, *experts); !written) {
+      if (!can_go_on(written.error().code)) writer->abandon(/*with_finished=*/true);
+      return failure(std::move(written));
+    }
     summary.tensors = run.take_reports();
   }
   RETURN_IF_ERROR(writer->finish(engine_info(*program, **source, options, *units)));

@@ -34,14 +34,14 @@ Result<std::string> source_state(const fs::path& source) {
 Result<fs::path> convert_once(const fs::path& source, const fs::path& models, ConvertOptions options,
                               const ConvertObserver& observer) {
   const auto state = source_state(source);
-  if (!state && state.error().code == Code::not_found)
+  std::error_code failed;
+  if (!state && !fs::exists(source, failed))
     return error(Code::not_found, "{}: no such file. Check the path, or fetch a model: onw pull", source.string());
   RETURN_IF_ERROR(state);
   const std::string wanted =
       fmt::format("{}{} {}", *state, options.made_for, options.format ? name(*options.format) : "default");
   const std::string key = sha256_hex(wanted);
 
-  std::error_code failed;
   fs::create_directories(models, failed);
   if (failed) return error(Code::io, "{}: cannot make the folder: {}", models.string(), failed.message());
   const fs::path named = source.has_filename() ? source : source.parent_path();

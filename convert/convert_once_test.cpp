@@ -70,5 +70,17 @@ TEST(ConvertOnce, what_is_missing_is_named) {
   EXPECT_EQ(convert_once(folder / "absent.gguf", folder / "models", {}).error().code, Code::not_found);
 }
 
+TEST(ConvertOnce, a_converted_folder_without_engine_json_is_told_what_it_lacks) {
+  TempFolder folder;
+  write_tiny_folder(folder, "hf");
+  ASSERT_TRUE(convert(folder / "hf", folder / "m", {}));
+  fs::remove(folder / "m" / "engine.json");
+  const auto made = convert_once(folder / "m", folder / "models", {});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::not_found);
+  EXPECT_NE(made.error().message.find("has weights.safetensors but no engine.json"), std::string::npos)
+      << made.error().message;
+}
+
 }  // namespace
 }  // namespace onw

@@ -241,7 +241,7 @@ TEST(Convert, a_published_weight_that_is_not_finite_is_named) {
   ASSERT_FALSE(summary);
   EXPECT_EQ(summary.error().code, Code::numerics);
   EXPECT_THAT(summary.error().message, HasSubstr("'model.layers.0.self_attn.v_proj.weight' holds nan in row 3"));
-  EXPECT_FALSE(fs::exists(folder / "m"));
+  for (const char* litter : {"m", "m.partial", "m.lock"}) EXPECT_FALSE(fs::exists(folder / litter)) << litter;
 }
 
 TEST(Convert, a_text_side_that_is_refused_ends_it_before_anything_is_written) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 #include "base/half.h"
@@ -12,7 +13,8 @@
 namespace onw {
 namespace {
 
-constexpr int kGroup = 32;  // of MXFP4
+constexpr int kGroup = 32;     // of MXFP4
+constexpr int kFp4Bias = 127;  // of E8M0, its scales
 
 uint16_t half_bits(const uint8_t* p) {
   uint16_t bits;
@@ -87,7 +89,7 @@ void k_scales(const uint8_t* b, int sub, const GroupSink& out) {
 uint16_t fp4_scale(int exponent) { return float_to_half(std::ldexp(1.0f, exponent)); }
 
 void mxfp4(const uint8_t* b, const GroupSink& out) {
-  *out.scales = fp4_scale(b[0] - 127);
+  *out.scales = fp4_scale(b[0] - kFp4Bias);
   nibbles(b + 1, 0, out.codes);
 }
 
@@ -173,7 +175,11 @@ std::optional<WeightFormat> taken_over_format(BlockType type) {
   return row == nullptr ? std::nullopt : std::optional(row->format);
 }
 
-float minus_exp(float x) { return std::isfinite(x) ? -static_cast<float>(power(std::numbers::e, x)) : x; }
+// A rate beyond FP32 forgets everything at once, as the largest one does: kernels end log decays at e^-80.
+float minus_exp(float x) {
+  if (!std::isfinite(x)) return x;
+  return -static_cast<float>(std::min<double>(power(std::numbers::e, x), std::numeric_limits<float>::max()));
+}
 
 RowReader::RowReader(const SourceTensor& tensor, const WeightDecl& weight, const WeightSource& from,
                      std::span<const int8_t> exponents, std::span<const int8_t> input_exponents)
@@ -208,6 +214,7 @@ std::span<const std::byte> RowReader::row_bytes(int64_t row) const {
 }
 
 Result<void> RowReader::read(int64_t first, int64_t count, float* out) const {
+  if (tensor_.type == BlockType::mxfp4 && inputs_ > 1) RETURN_IF_ERROR(check_fp4_scales(first, count, 127, ""));
   if (tensor_.affine.bits > 0) {
     const AffineTensor affine(tensor_.bytes, tensor_.scales, tensor_.affine, inputs_);
     for (int64_t i = 0; i < count; ++i) affine.read(source_row(first + i), out + i * inputs_);
@@ -258,12 +265,40 @@ void RowReader::read_transposed(int64_t first, int64_t count, float* out) const 
   }
 }
 
+// Scales are powers of two from 2^-127 to 2^127, and 255, which is no number.
+Result<void> RowReader::check_fp4_scales(int64_t first, int64_t count, int largest, std::string_view remedy) const {
+  constexpr int kNoNumber = 255 - kFp4Bias;
+  std::vector<int8_t> codes(inputs_);
+  std::vector<int> exponents(inputs_ / kGroup);
+  for (int64_t i = 0; i < count; ++i) {
+    read_fp4(first + i, codes, exponents);
+    const int most = std::ranges::max(exponents);
+    if (most == kNoNumber)
+      return error(Code::numerics,
+                   "{}: '{}' has the scale 255 in row {}, which is no number in E8M0. The file is damaged: download it "
+                   "again",
+                   tensor_.file.string(), tensor_.name, source_row(first + i));
+    if (most > largest)
+      return error(Code::numerics, "{}: '{}' has a scale of 2^{} in row {}, more than {}", tensor_.file.string(),
+                   tensor_.name, most, source_row(first + i), remedy);
+  }
+  return {};
+}
+
 // Pairs of codes, the first in the low nibble.
 void RowReader::read_fp4(int64_t row, std::span<int8_t> codes, std::span<int> exponents) const {
+  if (tensor_.scales.empty()) {  // of GGUF: the scale before its codes, low nibbles before high ones
+    const auto* block = reinterpret_cast<const uint8_t*>(row_bytes(row).data());
+    for (size_t g = 0; g < exponents.size(); ++g, block += 1 + kGroup / 2) {
+      nibbles(block + 1, 0, codes.data() + g * kGroup);
+      exponents[g] = block[0] - kFp4Bias;
+    }
+    return;
+  }
   const auto* packed = reinterpret_cast<const uint8_t*>(tensor_.bytes.data()) + source_row(row) * (inputs_ / 2);
   const auto* scales = reinterpret_cast<const uint8_t*>(tensor_.scales.data()) + source_row(row) * (inputs_ / kGroup);
   for (size_t k = 0; k < codes.size(); ++k) codes[k] = static_cast<int8_t>(packed[k / 2] >> (k % 2 * 4) & 15);
-  for (size_t g = 0; g < exponents.size(); ++g) exponents[g] = scales[g] - 127;
+  for (size_t g = 0; g < exponents.size(); ++g) exponents[g] = scales[g] - kFp4Bias;
 }
 
 Result<void> RowReader::take_over_fp4(int64_t first, int64_t count, const WeightParts& out) const {
@@ -275,7 +310,9 @@ Result<void> RowReader::take_over_fp4(int64_t first, int64_t count, const Weight
     read_fp4(first + i, std::span(codes).subspan(i * inputs_, inputs_), exponents);
     std::ranges::transform(exponents, scales.begin() + i * groups, fp4_scale);
   }
-  RETURN_IF_ERROR(check_scales(scales, first, groups));
+  if (!exponents_.empty())
+    for (int64_t i = 0; i < count; ++i)
+      RETURN_IF_ERROR(scale_halves(std::span(scales).subspan(i * groups, groups), first + i));
   return adopt(WeightFormat::mxfp4, codes, scales, {}, count, inputs_, out);
 }
 
@@ -307,6 +344,10 @@ Result<void> RowReader::check_scales(std::span<const uint16_t> scales, int64_t f
 Result<void> RowReader::check_finite(std::span<const float> values, int64_t first) const {
   const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
   if (bad == values.end()) return {};
+  if (tensor_.type == BlockType::mxfp4)
+    return error(Code::numerics,
+                 "{}: '{}' holds codes whose scale takes them beyond FP32 in row {}. Take a checkpoint in BF16",
+                 tensor_.file.string(), tensor_.name, source_row(first + (bad - values.begin()) / inputs_));
   return error(Code::numerics,
                "{}: '{}' holds {} in row {}, expected finite numbers. The file is damaged: download it again",
                tensor_.file.string(), tensor_.name, *bad, source_row(first + (bad - values.begin()) / inputs_));
@@ -325,6 +366,8 @@ Result<void> RowReader::scale_halves(std::span<uint16_t> halves, int64_t row) co
 
 Result<void> RowReader::take_over(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const {
   if (tensor_.affine.bits > 0) return take_over_affine(format, first, count, out);
+  if (tensor_.type == BlockType::mxfp4)
+    RETURN_IF_ERROR(check_fp4_scales(first, count, 15, "the 2^15 of F16, as which onw keeps them. Take --format f32"));
   if (!tensor_.scales.empty()) return take_over_fp4(first, count, out);
   const TakeOver* row = take_over_of(tensor_.type);
   CHECK(row != nullptr && row->format == format && fold_ != Fold::add_one && fold_ != Fold::minus_exp &&

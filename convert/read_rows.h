@@ -45,6 +45,7 @@ class RowReader {
   Result<void> take_over_affine(WeightFormat format, int64_t first, int64_t count, const WeightParts& out) const;
   void read_transposed(int64_t first, int64_t count, float* out) const;
   Result<void> check_scales(std::span<const uint16_t> scales, int64_t first, int64_t groups) const;
+  Result<void> check_fp4_scales(int64_t first, int64_t count, int largest, std::string_view remedy) const;
   Result<void> take_over_fp4(int64_t first, int64_t count, const WeightParts& out) const;
   Result<void> check_finite(std::span<const float> values, int64_t first) const;
 

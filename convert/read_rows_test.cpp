@@ -1,9 +1,11 @@
 #include "convert/read_rows.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "base/half.h"
@@ -12,6 +14,9 @@
 
 namespace onw {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // Random blocks with finite scales; `halves` are the places of F16 numbers in a block.
 std::vector<std::byte> random_blocks(BlockType type, int count, std::vector<int> halves) {
@@ -87,6 +92,50 @@ TEST(RowReader, parts_the_halves_of_heads_and_takes_minus_e_to_the_x) {
   ASSERT_TRUE(RowReader(tensor, {.name = "w", .shape = {2}}, {{}, Fold::minus_exp, 0}).read(0, 2, rates.data()));
   EXPECT_EQ(rates[0], -1);
   EXPECT_FLOAT_EQ(rates[1], -2.7182817f);
+}
+
+TEST(RowReader, ends_a_rate_beyond_FP32_at_the_largest_number) {
+  std::vector<float> logs = {88, 100, 3e38f, -1e30f};
+  const SourceTensor tensor{"w", "F32", "f", BlockType::f32, {4}, std::as_bytes(std::span(logs))};
+  std::vector<float> rates(4);
+  ASSERT_TRUE(RowReader(tensor, {.name = "w", .shape = {4}}, {{}, Fold::minus_exp, 0}).read(0, 4, rates.data()));
+  constexpr float kMost = std::numeric_limits<float>::max();
+  EXPECT_GT(rates[0], -kMost);
+  EXPECT_EQ(rates[1], -kMost);
+  EXPECT_EQ(rates[2], -kMost);
+  EXPECT_EQ(rates[3], 0);
+  logs[0] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(RowReader(tensor, {.name = "w", .shape = {4}}, {{}, Fold::minus_exp, 0}).read(0, 4, rates.data()));
+}
+
+// A group of 32 codes with one scale, as GGUF files and as Hugging Face folders have it.
+TEST(RowReader, tells_scales_of_MXFP4_that_are_no_numbers_from_those_that_are_too_large) {
+  const WeightDecl decl{.name = "w", .shape = {1, 32}};
+  for (const bool gguf : {true, false}) {
+    std::vector<std::byte> block(17, std::byte{0x22});  // every code is 1
+    std::vector<std::byte> codes(16, std::byte{0x22}), scale(1);
+    const auto says = [&](int exponent, bool take_over, std::byte code = std::byte{0x22}) -> std::string {
+      block.assign(17, code), codes.assign(16, code);
+      block[0] = scale[0] = static_cast<std::byte>(exponent);
+      const SourceTensor tensor = gguf ? SourceTensor{"w", "MXFP4", "f", BlockType::mxfp4, {1, 32}, block}
+                                       : SourceTensor{"w", "MXFP4", "f", BlockType::mxfp4, {1, 32}, codes, scale};
+      std::vector<float> values(32);
+      std::vector<std::byte> to(16), scales(2);
+      const RowReader reader(tensor, decl, {});
+      const auto done =
+          take_over ? reader.take_over(WeightFormat::mxfp4, 0, 1, {to, scales, {}}) : reader.read(0, 1, values.data());
+      if (done && !take_over) EXPECT_EQ(values[31], std::ldexp(1.0F, exponent - 127));
+      return done ? std::string() : done.error().message;
+    };
+    EXPECT_EQ(says(0, false), "");
+    EXPECT_EQ(says(254, false), "");  // 2^127 is a number
+    EXPECT_THAT(says(254, false, std::byte{0x77}), HasSubstr("beyond FP32"));
+    EXPECT_THAT(says(255, false), HasSubstr("scale 255 in row 0, which is no number"));
+    EXPECT_EQ(says(142, true), "");
+    EXPECT_THAT(says(143, true), AllOf(HasSubstr("scale of 2^16"), HasSubstr("--format f32")));
+    EXPECT_THAT(says(254, true), HasSubstr("scale of 2^127"));
+    EXPECT_THAT(says(255, true), HasSubstr("no number"));
+  }
 }
 
 TEST(RowReader, reads_a_quantised_vector_along_its_blocks) {

@@ -94,7 +94,8 @@ Result<Alteration> WeightRules::of(const WeightDecl& weight) {
 
 Result<Alteration> WeightRules::rows_altered(const WeightDecl& weight) {
   if (!residual_writers_.contains(weight.name)) return keys_equalised(weight);
-  return Alteration{std::vector<int8_t>(static_cast<size_t>(weight.shape[0]), static_cast<int8_t>(-residual_shift_)),
+  const auto rows = static_cast<size_t>(weight.shape[weight.role == WeightRole::expert ? 1 : 0]);  // of each expert
+  return Alteration{std::vector<int8_t>(rows, static_cast<int8_t>(-residual_shift_)),
                     {},
                     fmt::format("residual stream / 2^{}", residual_shift_)};
 }

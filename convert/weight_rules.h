@@ -17,7 +17,7 @@ namespace onw {
 
 // Output row r of a weight is multiplied by 2^exponents[r], and column c by 2^input_exponents[c].
 struct Alteration {
-  std::vector<int8_t> exponents;        // [outputs]; empty: rows stay as they are
+  std::vector<int8_t> exponents;        // [outputs], of a stack those of each expert; empty: rows stay as they are
   std::vector<int8_t> input_exponents;  // [inputs]; empty: columns stay as they are
   std::string what = {};                // for the report
 };

@@ -169,7 +169,7 @@ Result<Record> make_record(const ExpertJob& job, int64_t expert) {
   for (size_t i = 0; i < job.parts.size(); ++i) {
     const ExpertPart& part = job.parts[i];
     const WeightJob one{&part.one, part.tensors[static_cast<size_t>(expert)], &part.from, part.choice};
-    const RowReader reader(one.tensor, part.one, part.from);
+    const RowReader reader(one.tensor, part.one, part.from, part.altered.exponents);
     const int64_t step = std::max<int64_t>(16, kSlabValues / reader.inputs() / 16 * 16);
     PartOffsets at = offsets[i];
     StoredRows sums;
@@ -235,7 +235,8 @@ Result<std::vector<TensorReport>> write_experts(const ExpertJob& job, WeightFile
   std::vector<TensorReport> reports;
   for (size_t i = 0; i < sums.size(); ++i) {
     const ExpertPart& part = job.parts[i];
-    reports.push_back(report_of({part.weight, part.tensors.front(), &part.from, part.choice}, sums[i], ""));
+    reports.push_back(
+        report_of({part.weight, part.tensors.front(), &part.from, part.choice}, sums[i], part.altered.what));
   }
   return reports;
 }

@@ -17,6 +17,7 @@ struct ExpertPart {
   WeightSource from;                   // fold and first row in each tensor
   std::vector<SourceTensor> tensors;   // by expert: a tensor, or its slice of the published stack
   FormatChoice choice;
+  Alteration altered = {};  // of each expert's rows
 };
 
 struct ExpertJob {

@@ -33,6 +33,13 @@ Result<void> follow(const Function& f, Value v, Stream& stream) {
     case Op::linear:
       weights(1);
       return {};
+    case Op::multiply:  // by one number a row, as the gate of a shared expert is
+      if (f.type(n.inputs[0]).last() == 1) return follow(f, n.inputs[1], stream);
+      break;
+    case Op::experts:  // down, and its bias
+      stream.writers.push_back(f.node(n.inputs[4]).label);
+      if (n.inputs.size() > 7) stream.writers.push_back(f.node(n.inputs[7]).label);
+      return {};
     case Op::rms_norm:
       if (n.inputs.size() == 2) {
         weights(1);

@@ -151,13 +151,21 @@ class ThreadedEngine final : public Engine {
       }
       // A step takes it over as well, and whoever it is for can end the wait.
       if (attends && worker_->idle()) attend();
-      for (auto& job : jobs) worker_->add(std::move(job));
-      jobs.clear();
+      if (!jobs.empty()) take_in(jobs);
       worker_->step();
     }
     for (auto& job : jobs) worker_->add(std::move(job));
     worker_->cancel_all();
     worker_.reset();
+  }
+
+  // A step may take seconds: who asks in between sees what it works on.
+  void take_in(std::vector<std::shared_ptr<Job>>& jobs) {
+    for (auto& job : jobs) worker_->add(std::move(job));
+    jobs.clear();
+    worker_->take_in();
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->stats = worker_->stats();
   }
 
   void attend() {

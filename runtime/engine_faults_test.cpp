@@ -82,6 +82,19 @@ TEST(Cancel, stops_within_the_running_step_when_nobody_else_is_in_it) {
   expect_answers_still(engine);
 }
 
+TEST(Stats, count_an_answer_from_before_its_first_step_on) {
+  Gate gate;
+  const auto engine = fake_engine({.before_step = gate.hook()});
+  auto generation = engine->submit(request(std::vector<int32_t>(500, 1), 10)).value();
+  gate.wait_for_steps(1);
+  EXPECT_EQ(engine->stats().active, 1);  // though no step has ended
+  EXPECT_EQ(engine->stats().waiting, 0);
+  EXPECT_EQ(engine->stats().requests, 1);
+  gate.open();
+  collect(*generation, 1);
+  wait_until([&] { return engine->stats().active == 0; });
+}
+
 TEST(Cancel, lets_the_others_of_the_step_go_on) {
   Gate gate;
   const auto engine = fake_engine({.before_step = gate.hook()});

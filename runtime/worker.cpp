@@ -30,10 +30,14 @@ void Worker::add(std::shared_ptr<Job> job) {
   waiting_.push_back(std::make_unique<Session>(std::move(job), ++sessions_, limits_.context_tokens));
 }
 
-void Worker::step() {
+void Worker::take_in() {
   end_cancelled();
   rest_if_idle();
   admit();
+}
+
+void Worker::step() {
+  take_in();
   if (active_.empty()) return;
   const std::vector<Part> parts = plan();
   if (!parts.empty()) run(parts);

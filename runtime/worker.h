@@ -43,7 +43,9 @@ class Worker {
   // Tells the executable whether answers are under way.
   void rest_if_idle() { rest(*executable_, idle()); }
 
-  // Ends what was cancelled, takes in what fits, runs one step and reports its tokens. With nothing to do it returns.
+  // Ends what was cancelled and takes in what fits, as step() does first: stats() then tells what the step works on.
+  void take_in();
+  // take_in(), then runs one step and reports its tokens. With nothing to do it returns.
   void step();
   void cancel_all();
 

@@ -1,6 +1,7 @@
 #include "store/expert_records.h"
 
 #include "base/checked.h"
+#include "base/result.h"
 
 namespace onw {
 namespace {
@@ -40,7 +41,9 @@ std::vector<PartOffsets> ExpertRecords::offsets() const { return place(parts).pa
 int64_t ExpertRecords::record_bytes() const { return place(parts).bytes; }
 
 StoredWeight ExpertRecords::stored() const {
-  return {.name = name, .shape = {experts}, .record_bytes = record_bytes()};
+  std::string form;
+  for (const StoredWeight& part : parts) form += fmt::format("{}{}", form.empty() ? "" : ", ", form_of(part));
+  return {.name = name, .shape = {experts}, .record_bytes = record_bytes(), .record_form = std::move(form)};
 }
 
 WeightView ExpertRecords::view(size_t part, std::span<const std::byte> records) const {

@@ -135,8 +135,8 @@ Result<void> FolderWriter::finish(EngineInfo engine) {
   return {};
 }
 
-void FolderWriter::abandon() {
-  if (weights_.next_unit() > 0 || experts_.next_unit() > 0) return;
+void FolderWriter::abandon(bool with_finished) {
+  if (!with_finished && (weights_.next_unit() > 0 || experts_.next_unit() > 0)) return;
   std::error_code ignored;
   fs::remove_all(partial_, ignored);
   fs::remove(beside(out_, ".lock"), ignored);

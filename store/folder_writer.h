@@ -36,8 +36,9 @@ class FolderWriter {
   // its name. Errors: io, no_space.
   Result<void> finish(EngineInfo engine);
 
-  // Instead of finish(), where it turns out that the folder must not be made: what holds no weight yet goes away.
-  void abandon();
+  // Instead of finish(), where it turns out that the folder must not be made: what holds no weight yet goes away, and
+  // what does where nobody can go on with it.
+  void abandon(bool with_finished = false);
 
  private:
   std::filesystem::path out_, partial_;

@@ -64,6 +64,13 @@ Result<void> WeightFile::check_weight(const StoredWeight& w) const {
                    fmt::join(form.shape, ", "));
     return {};
   };
+  const auto& forms = file_.header().metadata;
+  if (const auto said = forms.find(w.name); said != forms.end() && said->second != form_of(w))
+    return error(
+        Code::bad_format,
+        "{}: '{}' was written as {}, engine.json says {}. It is not the engine.json of these weights: copy the "
+        "folder again, or convert the model again",
+        path().string(), w.name, said->second, form_of(w));
   RETURN_IF_ERROR(check_part(codes_name(w), codes_form(w)));
   if (w.bytes().scales > 0) RETURN_IF_ERROR(check_part(w.name + ".scales", scales_form(w)));
   if (w.bytes().minima > 0) RETURN_IF_ERROR(check_part(w.name + ".minima", scales_form(w)));

@@ -52,9 +52,11 @@ void add_unit(Layouter& out, const WeightUnit& unit, int index) {
 }
 
 // The header in the file's order (a JSON object has none, but a person who reads it likes one), padded with spaces.
-std::string header_of(std::span<const PlannedTensor> tensors) {
+std::string header_of(std::span<const WeightUnit> units, std::span<const PlannedTensor> tensors) {
   nlohmann::ordered_json root;
   root["__metadata__"] = {{"format", "onw"}};
+  for (const WeightUnit& unit : units)
+    for (const StoredWeight& w : unit.weights) root["__metadata__"][w.name] = form_of(w);
   for (const PlannedTensor& t : tensors)
     root[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
   std::string text = root.dump();
@@ -71,6 +73,11 @@ int64_t StoredWeight::inputs() const {
   int64_t n = 1;
   for (size_t i = 1; i < shape.size(); ++i) n *= shape[i];
   return n;
+}
+
+std::string form_of(const StoredWeight& w) {
+  if (w.record_bytes > 0) return w.record_form;
+  return fmt::format("{} {}", name(w.format), name(w.layout));
 }
 
 TensorForm codes_form(const StoredWeight& w) {
@@ -99,7 +106,7 @@ WeightFilePlan plan_weight_file(std::span<const WeightUnit> units) {
   Layouter layouter(plan.tensors);
   for (size_t i = 0; i < units.size(); ++i) add_unit(layouter, units[i], static_cast<int>(i));
   layouter.add(std::string(kFooterName), {"U8", {kFooterBytes}}, kFooterBytes, -1);
-  plan.header = header_of(plan.tensors);
+  plan.header = header_of(units, plan.tensors);
   const auto data_begin = static_cast<int64_t>(plan.header.size());
   for (PlannedTensor& t : plan.tensors) {
     t.begin += data_begin;

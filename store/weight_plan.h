@@ -19,8 +19,9 @@ struct StoredWeight {
   std::string name;
   WeightFormat format = WeightFormat::f32;
   Layout layout = Layout::rows;
-  std::vector<int64_t> shape;  // [out, in], or [n]
-  int64_t record_bytes = 0;    // of experts' records (store/expert_records.h): U8 [n, record_bytes]; 0: a weight
+  std::vector<int64_t> shape;    // [out, in], or [n]
+  int64_t record_bytes = 0;      // of experts' records (store/expert_records.h): U8 [n, record_bytes]; 0: a weight
+  std::string record_form = {};  // of them: format and layout of each part
 
   int64_t outputs() const { return shape.empty() ? 1 : shape.front(); }
   int64_t inputs() const;  // 1 for vectors
@@ -64,6 +65,10 @@ struct TensorForm {
   std::string dtype;
   std::vector<int64_t> shape;
 };
+// "q4c tiles": what the bytes of a weight are. It stands in the file's header, so that an engine.json of other weights,
+// whose shapes may be the same, is noticed.
+std::string form_of(const StoredWeight& weight);
+
 TensorForm codes_form(const StoredWeight& weight);
 TensorForm scales_form(const StoredWeight& weight);
 

@@ -202,6 +202,10 @@ TEST_F(ExpertFolders, that_were_damaged_or_belong_to_another_config_are_refused)
   other["experts"]["layers.0.experts"]["parts"][0]["format"] = "q4c";
   EXPECT_NE(says(other), "");
   other = *engine;
+  for (auto& part : other["experts"]["layers.0.experts"]["parts"])
+    part["layout"] = part["layout"] == "tiles" ? "rows" : "tiles";  // of as many bytes
+  EXPECT_THAT(says(other), AllOf(HasSubstr("layers.0.experts"), HasSubstr("was written as")));
+  other = *engine;
   other["experts"].erase("layers.1.experts");
   EXPECT_THAT(says(other), HasSubstr("layers.1.experts.gate"));
   other = *engine;
