@@ -185,6 +185,44 @@ TEST_F(ExpertFolders, answer_on_the_cpu_as_the_quantised_reference_from_either_l
   for (const char* name : {"tiles", "rows"}) EXPECT_EQ(logits(name, {.device = "CPU", .threads = 2}), expected) << name;
 }
 
+// Its weights are finite; the numbers that it gives are not.
+TEST_F(ExpertFolders, whose_router_overflows_answer_with_an_error_that_names_the_step) {
+  for (float& x : named(stacks_, "layers.1.mlp.gate.weight").values) x = std::copysign(3e38f, x);
+  ASSERT_EQ(converted("m", stacks_, {.format = WeightFormat::f32}), "");
+  for (const char* device : {"CPU", "reference"}) {
+    const auto target = load_executable(folder_ / "m", {.device = device, .threads = 2});
+    ASSERT_TRUE(target) << target.error().message;
+    const auto done = logits_in_segments(**target, golden_.ids, golden_.segments);
+    ASSERT_FALSE(done) << device;
+    EXPECT_EQ(done.error().code, Code::numerics) << device;
+    EXPECT_THAT(done.error().message, AllOf(HasSubstr("L01/route"), HasSubstr("finite"))) << device;
+  }
+}
+
+TEST(SharedExperts, that_lack_their_gate_or_are_of_another_width_are_named) {
+  const auto golden = read_golden(std::filesystem::path(ONW_SOURCE_DIR) / "tests/goldens/qwen3_5_moe-g64.safetensors");
+  ASSERT_TRUE(golden) << golden.error().message;
+  const TempFolder folder;
+  const auto says = [&](std::string_view left_out, const nlohmann::json& change) {
+    SafetensorsBytes file;
+    for (const TinyTensor& t : golden->tensors)
+      if (left_out.empty() || t.name.find(left_out) == t.name.npos)
+        file.add_f32(t.name, t.shape, tiny_tensor(*golden, t));
+    auto config = nlohmann::json::parse(golden->config);
+    config.update(change);
+    folder.write("published/config.json", config.dump());
+    folder.write("published/model.safetensors", file.bytes());
+    const auto done = convert(folder / "published", folder / "m", {});
+    EXPECT_FALSE(std::filesystem::exists(folder / "m.partial"));
+    return done ? std::string() : done.error().message;
+  };
+  EXPECT_THAT(says("layers.1.mlp.shared_expert_gate.weight", nlohmann::json::object()),
+              AllOf(HasSubstr("layers.1.mlp.shared_gate"), HasSubstr("mlp.shared_expert_gate.weight")));
+  EXPECT_THAT(says("layers.0.mlp.shared_expert.up_proj", nlohmann::json::object()),
+              HasSubstr("mlp.shared_expert.up_proj.weight"));
+  EXPECT_THAT(says("", {{"shared_expert_intermediate_size", 320}}), HasSubstr("do not belong together"));
+}
+
 TEST_F(ExpertFolders, that_were_damaged_or_belong_to_another_config_are_refused) {
   ASSERT_EQ(converted("m", stacks_), "");
   const auto path = folder_ / "m" / "engine.json";
