@@ -60,7 +60,13 @@ Result<std::vector<NpuLayer>> npu_layers(const OpenedModel& model) {
   RETURN_IF_ERROR(weights);
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < 8; ++i) tokens.push_back(static_cast<int32_t>(model.program.vocabulary * (2 * i + 1) / 16));
-  return check_npu(model.program, *weights, tokens);
+  auto layers = check_npu(model.program, *weights, tokens);
+  if (layers || layers.error().code != Code::unsupported) return layers;
+  return error(
+      Code::unsupported,
+      "{} models have steps that --numerics npu cannot show in the NPU's arithmetic, because the host computes "
+      "them beside an NPU ({}). What the model loses as served: onw eval MODEL --text FILE --against reference",
+      model.program.family, layers.error().message);
 }
 
 ordered_json to_json(const std::vector<NpuLayer>& layers) {
