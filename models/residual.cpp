@@ -14,8 +14,9 @@ struct Stream {
   std::vector<std::string> writers;  // weights of what is added
 };
 
-// What `v` adds to the stream, back to its beginning.
-Result<void> follow(const Function& f, Value v, Stream& stream) {
+// What `v` adds to the stream, back to its beginning; a sum `within` a branch (of experts and an MLP beside them) is
+// none of the stream's own.
+Result<void> follow(const Function& f, Value v, Stream& stream, bool within = false) {
   const Node& n = f.node(v);
   const auto weights = [&](size_t first) {
     for (size_t i = first; i < n.inputs.size(); ++i) stream.writers.push_back(f.node(n.inputs[i]).label);
@@ -25,16 +26,16 @@ Result<void> follow(const Function& f, Value v, Stream& stream) {
       stream.values.insert(v);
       return {};
     case Op::add:
-      stream.values.insert(v);
-      RETURN_IF_ERROR(follow(f, n.inputs[0], stream));
-      return follow(f, n.inputs[1], stream);
+      if (!within) stream.values.insert(v);
+      RETURN_IF_ERROR(follow(f, n.inputs[0], stream, within));
+      return follow(f, n.inputs[1], stream, true);
     case Op::scale:
-      return follow(f, n.inputs[0], stream);
+      return follow(f, n.inputs[0], stream, within);
     case Op::linear:
       weights(1);
       return {};
     case Op::multiply:  // by one number a row, as the gate of a shared expert is
-      if (f.type(n.inputs[0]).last() == 1) return follow(f, n.inputs[1], stream);
+      if (f.type(n.inputs[0]).last() == 1) return follow(f, n.inputs[1], stream, within);
       break;
     case Op::experts:  // down, and its bias
       stream.writers.push_back(f.node(n.inputs[4]).label);
