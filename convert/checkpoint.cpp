@@ -66,8 +66,8 @@ Result<Index> index_of(const fs::path& folder) {
 
 }  // namespace
 
-Result<Checkpoint> Checkpoint::open(const fs::path& folder) {
-  Checkpoint opened;
+Result<HfCheckpoint> HfCheckpoint::open(const fs::path& folder) {
+  HfCheckpoint opened;
   opened.folder_ = folder;
   auto config = read_json_file(folder / "config.json");
   if (!config) {
@@ -103,12 +103,12 @@ Result<Checkpoint> Checkpoint::open(const fs::path& folder) {
   return opened;
 }
 
-Checkpoint::Found Checkpoint::find(std::string_view name) const {
+HfCheckpoint::Found HfCheckpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? Found{} : it->second;
 }
 
-Checkpoint::Found Checkpoint::find_text(std::string_view suffix) const {
+HfCheckpoint::Found HfCheckpoint::find_text(std::string_view suffix) const {
   using Prefixes = std::span<const std::string_view>;
   const Prefixes prefixes = suffix.starts_with("lm_head.") ? Prefixes(kHeadPrefixes) : Prefixes(kPrefixes);
   for (const std::string_view prefix : prefixes)
@@ -116,7 +116,7 @@ Checkpoint::Found Checkpoint::find_text(std::string_view suffix) const {
   return {};
 }
 
-std::vector<fs::path> Checkpoint::files() const {
+std::vector<fs::path> HfCheckpoint::files() const {
   std::vector<fs::path> paths;
   for (const auto& file : files_) paths.push_back(file->file().path());
   return paths;

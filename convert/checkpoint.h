@@ -15,7 +15,7 @@
 
 namespace onw {
 
-class Checkpoint {
+class HfCheckpoint {
  public:
   struct Found {
     const SafetensorsFile* file = nullptr;
@@ -25,7 +25,7 @@ class Checkpoint {
   // With model.safetensors.index.json exactly the files that it names are read, else model.safetensors alone: whatever
   // else lies in the folder is not part of the model. Every file and every entry of the index is checked here.
   // Errors: not_found, bad_format, truncated_file, missing_tensor, unsupported.
-  static Result<Checkpoint> open(const std::filesystem::path& folder);
+  static Result<HfCheckpoint> open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
   const nlohmann::json& config() const { return *config_; }

@@ -29,20 +29,20 @@ TempFolder sharded() {
 }
 
 std::string refusal(const TempFolder& folder) {
-  const auto opened = Checkpoint::open(folder.path());
+  const auto opened = HfCheckpoint::open(folder.path());
   return opened ? "accepted" : opened.error().message;
 }
 
-TEST(Checkpoint, reads_one_file_or_those_of_the_index) {
+TEST(HfCheckpoint, reads_one_file_or_those_of_the_index) {
   TempFolder single;
   single.write("config.json", "{}");
   single.write("model.safetensors", one_tensor("model.a"));
-  const auto one = Checkpoint::open(single.path());
+  const auto one = HfCheckpoint::open(single.path());
   ASSERT_TRUE(one) << one.error().message;
   EXPECT_NE(one->find("model.a").tensor, nullptr);
 
   const TempFolder folder = sharded();
-  const auto two = Checkpoint::open(folder.path());
+  const auto two = HfCheckpoint::open(folder.path());
   ASSERT_TRUE(two) << two.error().message;
   EXPECT_EQ(two->tensors().size(), 2u);
   EXPECT_EQ(two->config()["architectures"][0], "LlamaForCausalLM");
@@ -52,19 +52,19 @@ TEST(Checkpoint, reads_one_file_or_those_of_the_index) {
 }
 
 // CASES: formats-135
-TEST(Checkpoint, a_stray_safetensors_file_is_no_part_of_the_model) {
+TEST(HfCheckpoint, a_stray_safetensors_file_is_no_part_of_the_model) {
   const TempFolder folder = sharded();
   folder.write("consolidated.safetensors", one_tensor("model.stray"));
   folder.write("model.safetensors", one_tensor("model.a"));
   folder.write("adapter_model.safetensors", "not even a safetensors file");
-  const auto opened = Checkpoint::open(folder.path());
+  const auto opened = HfCheckpoint::open(folder.path());
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_EQ(opened->tensors().size(), 2u);
   EXPECT_EQ(opened->find("model.a").file->file().path().filename(), "model-00001-of-00002.safetensors");
 }
 
 // CASES: formats-133
-TEST(Checkpoint, a_shard_cut_short_is_refused_with_file_and_both_sizes) {
+TEST(HfCheckpoint, a_shard_cut_short_is_refused_with_file_and_both_sizes) {
   const TempFolder folder = sharded();
   const std::string whole = one_tensor("model.b");
   folder.write("model-00002-of-00002.safetensors", whole.substr(0, whole.size() - 1));
@@ -73,7 +73,7 @@ TEST(Checkpoint, a_shard_cut_short_is_refused_with_file_and_both_sizes) {
               HasSubstr(fmt::format("ends at byte {}, the file has {}", whole.size(), whole.size() - 1)));
 }
 
-TEST(Checkpoint, says_what_an_incomplete_download_lacks) {
+TEST(HfCheckpoint, says_what_an_incomplete_download_lacks) {
   const TempFolder folder = sharded();
   std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
   EXPECT_THAT(refusal(folder), HasSubstr("'model-00002-of-00002.safetensors' is missing"));
@@ -94,7 +94,7 @@ TEST(Checkpoint, says_what_an_incomplete_download_lacks) {
   EXPECT_THAT(refusal(empty), HasSubstr("not an object"));
 }
 
-TEST(Checkpoint, the_index_cannot_lead_out_of_the_folder) {
+TEST(HfCheckpoint, the_index_cannot_lead_out_of_the_folder) {
   const TempFolder folder = sharded();
   for (const char* file : {"../x.safetensors", "/etc/passwd", "a\\\\b", "..", "", "c:x", "a\\u0000b"}) {
     folder.write("model.safetensors.index.json", fmt::format(R"({{"weight_map":{{"model.a":"{}"}}}})", file));
@@ -106,7 +106,7 @@ TEST(Checkpoint, the_index_cannot_lead_out_of_the_folder) {
   EXPECT_THAT(refusal(folder), HasSubstr("no object 'weight_map'"));
 }
 
-TEST(Checkpoint, finds_a_text_tensor_behind_every_prefix) {
+TEST(HfCheckpoint, finds_a_text_tensor_behind_every_prefix) {
   for (const std::string prefix : {"model.language_model.", "language_model.model.", "model.", ""}) {
     TempFolder folder;
     folder.write("config.json", "{}");
@@ -114,7 +114,7 @@ TEST(Checkpoint, finds_a_text_tensor_behind_every_prefix) {
                                           .add_f32(prefix + "embed_tokens.weight", {2, 2}, kValues)
                                           .add_f32("visual.embed_tokens.weight", {1, 4}, kValues)
                                           .bytes());
-    const auto opened = Checkpoint::open(folder.path());
+    const auto opened = HfCheckpoint::open(folder.path());
     ASSERT_TRUE(opened) << opened.error().message;
     const auto found = opened->find_text("embed_tokens.weight");
     ASSERT_NE(found.tensor, nullptr) << prefix;
@@ -125,16 +125,16 @@ TEST(Checkpoint, finds_a_text_tensor_behind_every_prefix) {
     TempFolder folder;
     folder.write("config.json", "{}");
     folder.write("model.safetensors", one_tensor(name));
-    EXPECT_EQ(Checkpoint::open(folder.path())->find_text("lm_head.weight").tensor->name, name);
+    EXPECT_EQ(HfCheckpoint::open(folder.path())->find_text("lm_head.weight").tensor->name, name);
   }
 }
 
 // CASES: platform/ui-158
-TEST(Checkpoint, a_folder_may_have_any_name) {
+TEST(HfCheckpoint, a_folder_may_have_any_name) {
   TempFolder folder;
   folder.write("modèle é 模型/config.json", "{}");
   folder.write("modèle é 模型/model.safetensors", one_tensor("model.a"));
-  EXPECT_TRUE(Checkpoint::open(folder / "modèle é 模型"));
+  EXPECT_TRUE(HfCheckpoint::open(folder / "modèle é 模型"));
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class HuggingFaceSource final : public ModelSource {
  public:
   static Result<std::unique_ptr<ModelSource>> open(const fs::path& folder) {
     auto source = std::make_unique<HuggingFaceSource>();
-    auto checkpoint = Checkpoint::open(folder);
+    auto checkpoint = HfCheckpoint::open(folder);
     RETURN_IF_ERROR(checkpoint);
     source->checkpoint_ = std::move(*checkpoint);
     source->config_ = source->checkpoint_.config();
@@ -179,7 +179,7 @@ class HuggingFaceSource final : public ModelSource {
 
  private:
   // "<name>_blocks" U8 [experts, rows, groups, 16] and "<name>_scales" U8 [experts, rows, groups] as one stack.
-  Result<std::optional<SourceTensor>> fp4_stack(const std::string& name, const Checkpoint::Found& blocks) const {
+  Result<std::optional<SourceTensor>> fp4_stack(const std::string& name, const HfCheckpoint::Found& blocks) const {
     const std::string scales_name = name.substr(0, name.size() - kBlocks.size()) + "_scales";
     const auto scales = checkpoint_.find_text(scales_name);
     const SafeTensor& t = *blocks.tensor;
@@ -235,7 +235,7 @@ class HuggingFaceSource final : public ModelSource {
     return {};
   }
 
-  Checkpoint checkpoint_;
+  HfCheckpoint checkpoint_;
   json config_;
   std::optional<MlxQuantisation> mlx_;
   GenerationDefaults defaults_;

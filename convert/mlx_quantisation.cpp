@@ -28,7 +28,7 @@ BlockType type_of(int64_t bits, int64_t group) {
   return bits <= 2 && group % 128 == 0 ? BlockType::affine_u2 : BlockType::affine_q4;
 }
 
-std::string file_of(const Checkpoint::Found& found) { return found.file->file().path().string(); }
+std::string file_of(const HfCheckpoint::Found& found) { return found.file->file().path().string(); }
 
 }  // namespace
 
@@ -74,7 +74,7 @@ Result<MlxQuantisation::Width> MlxQuantisation::width_of(std::string_view module
   return width;
 }
 
-Result<SourceTensor> MlxQuantisation::tensor(const Checkpoint& checkpoint, const Checkpoint::Found& found) const {
+Result<SourceTensor> MlxQuantisation::tensor(const HfCheckpoint& checkpoint, const HfCheckpoint::Found& found) const {
   const SafeTensor& codes = *found.tensor;
   constexpr int64_t kMostWords = int64_t{1} << 40;
   if (!codes.name.ends_with(kWeight) || codes.shape.size() < 2 || codes.shape.back() < 1 ||
@@ -92,7 +92,7 @@ Result<SourceTensor> MlxQuantisation::tensor(const Checkpoint& checkpoint, const
                  file_of(found), codes.name, inputs, width->bits, width->group);
   std::vector<int64_t> wanted = codes.shape;
   wanted.back() = inputs / width->group;
-  std::array<Checkpoint::Found, 2> numbers;
+  std::array<HfCheckpoint::Found, 2> numbers;
   for (size_t i = 0; i < 2; ++i) {
     const std::string name = module + std::string(i == 0 ? kScales : kBiases);
     numbers[i] = checkpoint.find(name);
@@ -119,7 +119,7 @@ Result<SourceTensor> MlxQuantisation::tensor(const Checkpoint& checkpoint, const
   return tensor;
 }
 
-bool belongs_to_codes(const Checkpoint& checkpoint, std::string_view name) {
+bool belongs_to_codes(const HfCheckpoint& checkpoint, std::string_view name) {
   for (const std::string_view ending : {kScales, kBiases})
     if (name.ends_with(ending)) {
       const auto codes = checkpoint.find(std::string(name.substr(0, name.size() - ending.size())).append(kWeight));

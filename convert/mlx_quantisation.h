@@ -22,7 +22,7 @@ class MlxQuantisation {
   // "<module>.biases" [..., in / group] beside it. 1 and 2 bits in groups of 128 and 4 bits in groups of 32 or more are
   // taken over as they are, as are narrower groups of 1 and 2 bits as 4-bit codes; 8 bits go to the nearest.
   // Errors: missing_tensor, bad_format, unsupported (other widths and groups).
-  Result<SourceTensor> tensor(const Checkpoint& checkpoint, const Checkpoint::Found& found) const;
+  Result<SourceTensor> tensor(const HfCheckpoint& checkpoint, const HfCheckpoint::Found& found) const;
 
  private:
   struct Width {
@@ -36,6 +36,6 @@ class MlxQuantisation {
 };
 
 // Whether `name` is the scales or biases of codes in the checkpoint.
-bool belongs_to_codes(const Checkpoint& checkpoint, std::string_view name);
+bool belongs_to_codes(const HfCheckpoint& checkpoint, std::string_view name);
 
 }  // namespace onw

@@ -23,7 +23,7 @@ Result<void> need(const json& object, std::string_view key, std::string_view wan
 
 }  // namespace
 
-Result<void> take_rotated_config(const Checkpoint& checkpoint, json& config) {
+Result<void> take_rotated_config(const HfCheckpoint& checkpoint, json& config) {
   const std::string where = (checkpoint.folder() / "config.json").string();
   const std::string type = find_string(config, "model_type").value_or("");
   const bool rotated = type.starts_with("prism_hadamard");
@@ -51,7 +51,7 @@ Result<void> take_rotated_config(const Checkpoint& checkpoint, json& config) {
   return {};
 }
 
-void take_shifted_norms(const Checkpoint& checkpoint, json& config) {
+void take_shifted_norms(const HfCheckpoint& checkpoint, json& config) {
   for (const auto& [name, found] : checkpoint.tensors()) {
     if (!name.ends_with(".linear_attn.conv1d.weight")) continue;
     const auto& shape = found.tensor->shape;
@@ -60,7 +60,7 @@ void take_shifted_norms(const Checkpoint& checkpoint, json& config) {
   }
 }
 
-Result<void> check_signs(const Checkpoint::Found& found) {
+Result<void> check_signs(const HfCheckpoint::Found& found) {
   const SafeTensor& t = *found.tensor;
   BlockType type = BlockType::f32;
   if (t.type == ElementType::f16) type = BlockType::f16;
