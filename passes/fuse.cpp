@@ -44,7 +44,8 @@ std::optional<Node> with_residual(const Function& f, const Uses& uses, Value v) 
 }
 
 // gated_quantize(the first half of linear(x, w, bias?), the other half) -> linear_gated_quantize(x, w, bias?): a kernel
-// that works by groups of outputs then never writes both halves to memory.
+// that works by groups of outputs then never writes both halves to memory. It takes codes: rows whose width no group
+// divides stay FP32, and their products steps of their own.
 std::optional<Node> with_product(const Function& f, const Uses& uses, Value v) {
   const Node& gated = f.node(v);
   if (gated.op != Op::gated_quantize) return std::nullopt;
@@ -59,8 +60,8 @@ std::optional<Node> with_product(const Function& f, const Uses& uses, Value v) {
   const Value product = f.node(gate).inputs[0];
   const Node& linear = f.node(product);
   const auto& users = uses.users[static_cast<size_t>(product.id)];
-  if (linear.op != Op::linear || linear.type.last() != 2 * width || users.size() != 2 ||
-      uses.outputs[static_cast<size_t>(product.id)] != 0)
+  if (linear.op != Op::linear || f.type(linear.inputs[0]).dtype != DType::q8 || linear.type.last() != 2 * width ||
+      users.size() != 2 || uses.outputs[static_cast<size_t>(product.id)] != 0)
     return std::nullopt;
   return Node{Op::linear_gated_quantize, gated.label, linear.inputs, gated.attributes, gated.type, {}};
 }

@@ -177,17 +177,19 @@ TEST(Fuse, gate_and_up_that_are_read_elsewhere_or_not_halves_stay_a_product_of_t
 body {
   %0 = input "x" : f32[S,64]
   %1 = weight "g" : f32[128,64]
-  %2 = linear(%0, %1) "L00/gate_up" : f32[S,128]
-  %3 = slice(%2; axis=1, begin=0, end=64) "L00/gate" : f32[S,64]
-  %4 = slice(%2; axis=1, begin=64, end=128) "L00/up" : f32[S,64]
-  %5 = gated_quantize(%3, %4; activation="silu", group=64) "L00/gated" : q8g64[S,64]
-  return y=%5
+  %2 = quantize(%0; group=64) "L00/x" : q8g64[S,64]
+  %3 = linear(%2, %1) "L00/gate_up" : f32[S,128]
+  %4 = slice(%3; axis=1, begin=0, end=64) "L00/gate" : f32[S,64]
+  %5 = slice(%3; axis=1, begin=64, end=128) "L00/up" : f32[S,64]
+  %6 = gated_quantize(%4, %5; activation="silu", group=64) "L00/gated" : q8g64[S,64]
+  return y=%6, q=%2
 }
 )";
   EXPECT_NE(body(fuse(parse(text))), body(parse(text)));
   for (const auto& [from, to] :
-       {std::pair{"gated_quantize(%3, %4", "gated_quantize(%4, %3"}, std::pair{"begin=64, end=128", "begin=32, end=96"},
-        std::pair{"return y=%5", "return y=%5, z=%2"}, std::pair{"return y=%5", "return y=%5, z=%3"}}) {
+       {std::pair{"gated_quantize(%4, %5", "gated_quantize(%5, %4"}, std::pair{"begin=64, end=128", "begin=32, end=96"},
+        std::pair{"return y=%6", "return y=%6, z=%3"}, std::pair{"return y=%6", "return y=%6, z=%4"},
+        std::pair{"linear(%2", "linear(%0"}}) {
     std::string other = text;
     other.replace(other.find(from), strlen(from), to);
     const Program p = parse(other);
