@@ -22,6 +22,7 @@
 #include "kernels/isa.h"
 #include "models/registry.h"
 #include "runtime/choose_device.h"
+#include "runtime/mtp.h"
 #include "store/model_folder.h"
 
 namespace onw::cli {
@@ -165,10 +166,11 @@ Result<Report> measure(const Args& args) {
   {
     Progress progress("measuring", static_cast<int64_t>(all.size()), Progress::Unit::items);
     Bench bench(*executable, r.cost, draws(*recording, executable->info().vocabulary), !r.device.platform.empty());
+    const bool has_layer = dynamic_cast<const Mtp*>(executable.get()) != nullptr;
     const ReplayDrafts by = {
-        .lookup = !args.has("--no-pld"), .mtp = wants_mtp(args), .accept = args.integers("--accept")};
+        .lookup = !args.has("--no-pld"), .mtp = wants_mtp(args) && has_layer, .accept = args.integers("--accept")};
     for (const auto& what : all) {
-      const bool drafts = !what.prompt && !recording->empty() && (by.lookup || by.mtp);
+      const bool drafts = !what.prompt && !recording->empty() && (by.lookup || by.mtp || !by.accept.empty());
       const auto timing = drafts ? bench.time_recorded(what, *recording, by) : bench.time(what, args.has("--profile"));
       RETURN_IF_ERROR(timing);
       r.runs.push_back(*timing);
