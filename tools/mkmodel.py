@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Models with random weights and realistic shapes, to measure speed and memory on where no published model can be had.
 
-    mkmodel.py SHAPE OUT.gguf [--type q4_0|q8_0|f16] [--layers N] [--seed S]
-    mkmodel.py SHAPE OUT --hf                        [--layers N] [--seed S]
+    mkmodel.py SHAPE OUT.gguf [--type q4_0|q8_0|f16] [--layers N] [--mtp] [--seed S]
+    mkmodel.py SHAPE OUT --hf                        [--layers N] [--mtp] [--seed S]
 
 The GGUF file and the Hugging Face folder of one shape and seed hold the same values (BF16, then quantised for the GGUF), so
 their logits can be compared (tests/parity/mkmodel_test.py). What such a model writes is noise, as is its prompt's meaning:
@@ -111,12 +111,29 @@ def tensors(c):
         yield Tensor("output.weight", "lm_head.weight", (vocab, hidden), "head")
     for layer in range(c["num_hidden_layers"]):
         linear = gated and (layer + 1) % c["full_attention_interval"] != 0
-        g, h = f"blk.{layer}.", f"model.layers.{layer}."
-        yield Tensor(g + "attn_norm.weight", h + "input_layernorm.weight", (hidden,), norm)
-        yield from (gated_delta(c, g, h + "linear_attn.") if linear else attention(c, g, h + "self_attn.", gated, norm))
-        ffn_norm = "post_attention_norm.weight" if gated else "ffn_norm.weight"
-        yield Tensor(g + ffn_norm, h + "post_attention_layernorm.weight", (hidden,), norm)
-        yield from (experts(c, g, h + "mlp.") if "num_experts" in c else mlp(g, h + "mlp.", hidden, c["intermediate_size"]))
+        yield from block(c, f"blk.{layer}.", f"model.layers.{layer}.", linear)
+    if c.get("mtp_num_hidden_layers"):
+        yield from mtp(c, c["num_hidden_layers"])
+
+
+def block(c, g, h, linear=False):
+    hidden, gated = c["hidden_size"], c["model_type"].startswith("qwen3_5")
+    norm = "zero_norm" if gated else "norm"
+    yield Tensor(g + "attn_norm.weight", h + "input_layernorm.weight", (hidden,), norm)
+    yield from (gated_delta(c, g, h + "linear_attn.") if linear else attention(c, g, h + "self_attn.", gated, norm))
+    ffn_norm = "post_attention_norm.weight" if gated else "ffn_norm.weight"
+    yield Tensor(g + ffn_norm, h + "post_attention_layernorm.weight", (hidden,), norm)
+    yield from (experts(c, g, h + "mlp.") if "num_experts" in c else mlp(g, h + "mlp.", hidden, c["intermediate_size"]))
+
+
+def mtp(c, layer):
+    """The layer that predicts one token further: one of full attention behind the last, with a product before it."""
+    hidden, g = c["hidden_size"], f"blk.{layer}.nextn."
+    yield from block(c, f"blk.{layer}.", "mtp.layers.0.")
+    yield Tensor(g + "eh_proj.weight", "mtp.fc.weight", (hidden, 2 * hidden))
+    yield Tensor(g + "enorm.weight", "mtp.pre_fc_norm_embedding.weight", (hidden,), "zero_norm")
+    yield Tensor(g + "hnorm.weight", "mtp.pre_fc_norm_hidden.weight", (hidden,), "zero_norm")
+    yield Tensor(g + "shared_head_norm.weight", "mtp.norm.weight", (hidden,), "zero_norm")
 
 
 def attention(c, g, h, gated, norm):
@@ -328,7 +345,10 @@ def pieces(t, values, kind):
 def add_metadata(w, c, shape_name, matrix_type):
     w.add_name(f"random-{shape_name}")
     w.add_file_type(gguf.LlamaFileType[{"q4_0": "MOSTLY_Q4_0", "q8_0": "MOSTLY_Q8_0", "f16": "MOSTLY_F16"}[matrix_type]])
-    w.add_block_count(c["num_hidden_layers"])
+    ahead = c.get("mtp_num_hidden_layers", 0)  # GGUF counts these layers, Hugging Face does not
+    w.add_block_count(c["num_hidden_layers"] + ahead)
+    if ahead:
+        w.add_nextn_predict_layers(ahead)
     w.add_context_length(c["max_position_embeddings"])
     w.add_embedding_length(c["hidden_size"])
     w.add_vocab_size(c["vocab_size"])
@@ -465,6 +485,7 @@ def main():
     p.add_argument("--type", choices=["q4_0", "q8_0", "f16"], default="q4_0", help="of the GGUF's matrices (default: q4_0)")
     p.add_argument("--hf", action="store_true", help="write a Hugging Face folder in BF16 instead of a GGUF file")
     p.add_argument("--layers", type=int, help="instead of the shape's number of layers (qwen35*: a multiple of 4)")
+    p.add_argument("--mtp", action="store_true", help="qwen35*: with the layer that predicts one token further")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     if np is None:
@@ -472,6 +493,10 @@ def main():
     c = dict(SHAPES[a.shape])
     if a.layers:
         c["num_hidden_layers"] = a.layers
+    if a.mtp:
+        if not c["model_type"].startswith("qwen3_5"):
+            p.error(f"--mtp: {a.shape} has no such layer, the shapes of Qwen3.5 have")
+        c["mtp_num_hidden_layers"] = 1
     start, count, done = time.monotonic(), len(list(tensors(c))), set()
     on_terminal = sys.stderr.isatty()
 

@@ -30,11 +30,16 @@ def logits(folder, shape, name, *how):
     run(sys.executable, MKMODEL, shape, published, *how)
     run(ONW, "convert", published, model, "--format", "f32")
     run(ONW, "eval", model, "--ids", folder / "ids", "--device", "reference", "--quantised", "no", "--save-logits", saved)
-    data = saved.read_bytes()
+    return floats(saved)["logits"]
+
+
+def floats(file):
+    """The F32 tensors of a safetensors file, by name."""
+    data = file.read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
-    entry = json.loads(data[8:start])["logits"]
-    begin, end = entry["data_offsets"]
-    return np.frombuffer(data[start + begin:start + end], np.float32).reshape(entry["shape"])
+    entries = {name: e for name, e in json.loads(data[8:start]).items() if e.get("dtype") == "F32"}
+    return {name: np.frombuffer(data[start + e["data_offsets"][0]:start + e["data_offsets"][1]], np.float32).reshape(e["shape"])
+            for name, e in entries.items()}
 
 
 class MkmodelTest(unittest.TestCase):
@@ -48,6 +53,20 @@ class MkmodelTest(unittest.TestCase):
                 largest = np.abs(published).max()
                 self.assertLess(np.abs(published - file).max(), 1e-4 * largest)
                 self.assertGreater(np.abs(published - other).max(), 0.1 * largest)
+
+    def test_the_layer_that_predicts_one_token_further_is_the_same_in_both(self):
+        with tempfile.TemporaryDirectory(prefix="onw-mkmodel-") as scratch:
+            folder = pathlib.Path(scratch)
+            layers = []
+            for name, how in (("hf", ["--hf"]), ("m.gguf", ["--type", "f16"])):
+                run(sys.executable, MKMODEL, "tinyqwen35moe", folder / name, "--mtp", *how)
+                run(ONW, "convert", folder / name, folder / f"{name}.model", "--format", "f32")
+                weights = {name: values for file in (folder / f"{name}.model").glob("*.safetensors") for name, values in floats(file).items()}
+                layers.append({name: values for name, values in weights.items() if name.startswith("layers.4.")})  # behind 0 to 3
+        common = layers[0].keys() & layers[1].keys()  # routers stay BF16 of the folder, F32 of the file
+        self.assertTrue({f"layers.4.mtp.{part}" for part in ("fc", "embed_norm", "hidden_norm", "norm")} <= common)
+        for name in common:
+            np.testing.assert_allclose(layers[1][name], layers[0][name], atol=1e-6, err_msg=name)
 
     def test_experts_are_benchmarked_by_what_is_read_of_them(self):
         with tempfile.TemporaryDirectory(prefix="onw-mkmodel-") as scratch:
