@@ -142,7 +142,7 @@ ModelCost model_cost(const Program& program, const EngineInfo& engine) {
   for (const auto& weight : engine.weights) {
     const WeightDecl* decl = program.weight(weight.name);
     if (decl == nullptr) continue;
-    const bool looked_up_only = decl->role == WeightRole::embedding && has_head;
+    const bool looked_up_only = decl->role == WeightRole::lookup || (decl->role == WeightRole::embedding && has_head);
     if (looked_up_only) continue;
     cost.step_bytes += weight.bytes().total();
     if (decl->role == WeightRole::vector) continue;

@@ -33,7 +33,8 @@ WeightFormat taken_or_nearest(BlockType type) {
 WeightFormat for_role(WeightFormat asked, WeightRole role, bool tied) {
   const FormatInfo& f = info(asked);
   if (f.plain() || role == WeightRole::matrix || role == WeightRole::expert) return asked;
-  if (role == WeightRole::embedding && !tied && f.bits < 8) return e4g32;
+  const bool host_only = role == WeightRole::lookup || (role == WeightRole::embedding && !tied);
+  if (host_only && f.bits < 8) return e4g32;
   return f.bits < 8 ? q8c : asked;
 }
 
@@ -61,7 +62,7 @@ FormatChoice choose_format(const WeightDecl& weight, BlockType source_type, bool
   if (weight.role == WeightRole::router) return router_format(source_type, request);
   FormatChoice choice;
   const int64_t inputs = weight.shape.back();
-  const bool host_only = weight.role == WeightRole::embedding && !request.tied;
+  const bool host_only = weight.role == WeightRole::lookup || (weight.role == WeightRole::embedding && !request.tied);
   choice.layout = request.made_for == "cpu" && !host_only ? Layout::tiles : Layout::rows;
 
   const auto refused = [&](WeightFormat format) {

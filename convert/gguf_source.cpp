@@ -33,6 +33,20 @@ json to_json(const GgufArray& array) {
   return list;
 }
 
+// Whether some layer has keys and no values: what its keys are projected to is both.
+bool keys_are_values(const GgufParts& parts) {
+  constexpr std::string_view kKeys = ".attn_k.weight";
+  for (const GgufFile& file : parts.files())
+    for (const GgufTensor& t : file.tensors()) {
+      if (!t.name.ends_with(kKeys)) continue;
+      const std::string layer(t.name.substr(0, t.name.size() - kKeys.size()));
+      if (parts.find(layer + ".attn_v.weight").file == nullptr &&
+          parts.find(layer + ".attn_qkv.weight").file == nullptr)
+        return true;
+    }
+  return false;
+}
+
 // The metadata as models/ reads it: Family::config_from_gguf says what is in it.
 json metadata_of(const GgufParts& parts) {
   json m = json::object();
@@ -52,6 +66,7 @@ json metadata_of(const GgufParts& parts) {
     m["onw.vocab_size"] = embedding.tensor->shape.front();
   m["onw.has_head"] = parts.find("output.weight").file != nullptr;
   m["onw.has_attention_bias"] = parts.find("blk.0.attn_q.bias").file != nullptr;
+  m["onw.keys_are_values"] = keys_are_values(parts);
   m["onw.has_mlp_bias"] = parts.find("blk.0.ffn_up.bias").file != nullptr;
   if (const auto freqs = parts.find("rope_freqs.weight");
       freqs.file != nullptr && freqs.tensor->type == BlockType::f32) {

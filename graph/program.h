@@ -17,6 +17,7 @@ namespace onw {
 enum class WeightRole : uint8_t {
   matrix,     // takes the default format
   embedding,  // [vocabulary, hidden], looked up by the host; where tied, the head too
+  lookup,     // [vocabulary, n]: a table beside the embedding, looked up by the host alone (Program::lookups)
   head,       // [vocabulary, hidden]
   vector,     // norms, biases, sinks, kernels of convolutions: F32
   router,     // a small matrix that decides much (of routers, of decays): a plain format
@@ -78,6 +79,13 @@ struct RopeTable {
   double scaling = 1;
 };
 
+// A table beside the embedding: of it the host gives row `token`, times `scale`, as an input of body.
+struct RowLookup {
+  std::string input;   // [S, n]
+  std::string weight;  // [vocabulary or more, n], of the role lookup
+  double scale = 1;
+};
+
 struct Program {
   std::string family;
   int64_t layers = 0;
@@ -91,8 +99,9 @@ struct Program {
   // The host looks x up: row `token` of this weight, times embedding_scale.
   std::string embedding = "embed";
   double embedding_scale = 1;
+  std::vector<RowLookup> lookups;
 
-  // body: "x" [S, hidden] and the rope tables in, "hidden" [S, hidden] out (after the last norm).
+  // body: "x" [S, hidden], the lookups and the rope tables in, "hidden" [S, hidden] out (after the last norm).
   // head: "hidden" [S, hidden] in, "logits" [S, vocabulary] out.
   std::vector<Function> functions;
 

@@ -3,6 +3,7 @@
 //
 //   program llama layers=2 hidden=48 vocabulary=101 max_context=256 embedding=embed embedding_scale=1
 //   weight layers.0.attn.q [64,48] f32 matrix group=layers.0.attn.qkv
+//   lookup per_layer weight=embed_per_layer scale=16
 //   state kv.0 kv layer=0 heads=2 head_dim=16 value_dim=16
 //   rope full scaling=1 inv_freq=1,0.31622776601683794,...
 //   body {

@@ -207,6 +207,8 @@ bool weight(Line& line, Program& p) {
     w.role = WeightRole::matrix;
   else if (role == "embedding")
     w.role = WeightRole::embedding;
+  else if (role == "lookup")
+    w.role = WeightRole::lookup;
   else if (role == "head")
     w.role = WeightRole::head;
   else if (role == "vector")
@@ -257,6 +259,16 @@ bool rope(Line& line, Program& p) {
   return true;
 }
 
+bool lookup(Line& line, Program& p) {
+  RowLookup l;
+  l.input = line.word();
+  const Fields f(line);
+  l.weight = f.text("weight");
+  l.scale = f.real("scale");
+  p.lookups.push_back(std::move(l));
+  return f.ok();
+}
+
 bool program(Line& line, Program& p) {
   p.family = line.word();
   const Fields f(line);
@@ -282,6 +294,7 @@ class Parser {
                       : line.take("program ") ? program(line, p)
                       : line.take("weight ")  ? weight(line, p)
                       : line.take("state ")   ? state(line, p)
+                      : line.take("lookup ")  ? lookup(line, p)
                       : line.take("rope ")    ? rope(line, p)
                                               : function_head(line, p);
       if (!ok) return error(Code::bad_format, "graph text, line {}: '{}' cannot be read", line_, current_);

@@ -40,6 +40,8 @@ std::string_view name(WeightRole role) {
       return "matrix";
     case WeightRole::embedding:
       return "embedding";
+    case WeightRole::lookup:
+      return "lookup";
     case WeightRole::head:
       return "head";
     case WeightRole::vector:
@@ -94,6 +96,8 @@ std::string print(const Program& p) {
     if (!w.parts.empty()) text += fmt::format(" parts={}", fmt::join(w.parts, ","));
     text += "\n";
   }
+  for (const RowLookup& l : p.lookups)
+    text += fmt::format("lookup {} weight={} scale={}\n", l.input, l.weight, l.scale);
   for (const StateDecl& s : p.states) text += print(s);
   for (const RopeTable& r : p.rope_tables)
     text += fmt::format("rope {} scaling={} inv_freq={}\n", r.name, r.scaling, fmt::join(r.inv_freq, ","));

@@ -45,7 +45,7 @@ Value DecoderBlock::matrix(std::string_view name, Shape shape, WeightSource hf, 
   for (std::string& n : hf.names) n = prefix + n;
   WeightDecl w{.name = prefix + std::string(name), .shape = std::move(shape), .hugging_face = std::move(hf)};
   w.role = w.shape.size() == 1 ? WeightRole::vector : WeightRole::matrix;
-  w.head_dim = c_.head_dim;
+  w.head_dim = sizes_.head_dim;
   w.gguf = {{fmt::format("blk.{}.{}", layer_, gguf)}, gguf_fold, 0};
   if (!group.empty()) w.group = prefix + std::string(group);
   return b_.weight(w);
@@ -79,7 +79,7 @@ Value DecoderBlock::norm(std::string_view step, Value x, std::string_view name, 
 }
 
 Value DecoderBlock::heads(std::string_view what, Value x, int64_t count) {
-  return b_.reshape(fmt::format("{}_heads", what), x, {kRows, count, c_.head_dim});
+  return b_.reshape(fmt::format("{}_heads", what), x, {kRows, count, sizes_.head_dim});
 }
 
 // cos and sin of the layer's table are inputs of the function, made once.
@@ -106,34 +106,43 @@ Value DecoderBlock::gated_query(Value h, int64_t width, Value& gate) {
   return half("q_proj", "attn.q", 0);
 }
 
-Value DecoderBlock::attention(Value h) {
-  const std::string state = fmt::format("kv.{}", layer_);
-  b_.state({.name = state,
+DecoderBlock::KeysAndValues DecoderBlock::keys_and_values(Value h) {
+  const int64_t width = sizes_.kv_heads * sizes_.head_dim;
+  const Value k =
+      project("k_proj", h, "attn.k", width, "self_attn.k_proj", "attn_k", c_.qkv_bias, "attn.qkv", c_.gguf_qk_fold);
+  if (sizes_.keys_are_values) return {k, k};
+  return {k, project("v_proj", h, "attn.v", width, "self_attn.v_proj", "attn_v", c_.qkv_bias, "attn.qkv")};
+}
+
+void DecoderBlock::write(std::string_view state, const KeysAndValues& projected) {
+  b_.state({.name = std::string(state),
             .kind = StateKind::kv,
             .layer = layer_,
-            .heads = c_.kv_heads,
-            .head_dim = c_.head_dim,
-            .value_dim = c_.head_dim,
+            .heads = sizes_.kv_heads,
+            .head_dim = sizes_.head_dim,
+            .value_dim = sizes_.head_dim,
             .window = c_.window(layer_)});
-  const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
+  Value k = heads("k", projected.k, sizes_.kv_heads), v = heads("v", projected.v, sizes_.kv_heads);
+  if (c_.qk_norm) k = norm("k_norm", k, "attn.k_norm", c_.names.k_norm, "attn_k_norm");
+  if (c_.v_norm) v = b_.rms_norm("v_norm", v, std::nullopt, c_.norm_eps);
+  b_.kv_write("kv_write", state, rotate("k_rope", k), v);
+}
+
+Value DecoderBlock::attention(Value h) {
+  const std::string state = fmt::format("kv.{}", sizes_.kv_layer);
+  const bool own_cache = sizes_.kv_layer == layer_;
+  const int64_t q_width = c_.heads * sizes_.head_dim;
   Value gate;
   Value q = c_.output_gate ? gated_query(h, q_width, gate)
                            : project("q_proj", h, "attn.q", q_width, "self_attn.q_proj", "attn_q", c_.qkv_bias,
                                      "attn.qkv", c_.gguf_qk_fold);
-  Value k =
-      project("k_proj", h, "attn.k", kv_width, "self_attn.k_proj", "attn_k", c_.qkv_bias, "attn.qkv", c_.gguf_qk_fold);
-  Value v = project("v_proj", h, "attn.v", kv_width, "self_attn.v_proj", "attn_v", c_.qkv_bias, "attn.qkv");
+  const KeysAndValues projected = own_cache ? keys_and_values(h) : KeysAndValues();
   q = heads("q", q, c_.heads);
-  k = heads("k", k, c_.kv_heads);
-  v = heads("v", v, c_.kv_heads);
-  if (c_.qk_norm) {
-    q = norm("q_norm", q, "attn.q_norm", c_.names.q_norm, "attn_q_norm");
-    k = norm("k_norm", k, "attn.k_norm", c_.names.k_norm, "attn_k_norm");
-  }
+  if (c_.qk_norm) q = norm("q_norm", q, "attn.q_norm", c_.names.q_norm, "attn_q_norm");
   q = rotate("q_rope", q);
-  k = rotate("k_rope", k);
-  b_.kv_write("kv_write", state, k, v);
-  const double scale = c_.attention_scale != 0 ? c_.attention_scale : 1 / std::sqrt(static_cast<double>(c_.head_dim));
+  if (own_cache) write(state, projected);
+  const double scale =
+      c_.attention_scale != 0 ? c_.attention_scale : 1 / std::sqrt(static_cast<double>(sizes_.head_dim));
   std::optional<Value> sinks;
   if (c_.sinks) sinks = matrix("attn.sinks", {c_.heads}, {{"self_attn.sinks"}}, "attn_sinks.weight", "");
   const Value a = b_.attention(
@@ -147,15 +156,16 @@ Value DecoderBlock::attention(Value h) {
 Value DecoderBlock::mlp(Value h, std::string_view fused_hf, std::string_view down_hf) {
   Value gate, up;
   if (fused_hf.empty()) {
-    gate = project("gate_proj", h, "mlp.gate", c_.intermediate, c_.names.gate, c_.names.gguf_gate, c_.mlp_bias,
+    gate = project("gate_proj", h, "mlp.gate", sizes_.intermediate, c_.names.gate, c_.names.gguf_gate, c_.mlp_bias,
                    "mlp.gate_up");
-    up = project("up_proj", h, "mlp.up", c_.intermediate, c_.names.up, c_.names.gguf_up, c_.mlp_bias, "mlp.gate_up");
+    up =
+        project("up_proj", h, "mlp.up", sizes_.intermediate, c_.names.up, c_.names.gguf_up, c_.mlp_bias, "mlp.gate_up");
   } else {
-    const Shape shape = {c_.intermediate, b_.type(h).last()};
+    const Shape shape = {sizes_.intermediate, b_.type(h).last()};
     const std::string fused = fmt::format("{}.weight", fused_hf);
     gate = b_.linear("gate_proj", h, matrix("mlp.gate", shape, {{fused}}, "ffn_gate.weight", "mlp.gate_up"));
     up = b_.linear("up_proj", h,
-                   matrix("mlp.up", shape, {{fused}, Fold::none, c_.intermediate}, "ffn_up.weight", "mlp.gate_up"));
+                   matrix("mlp.up", shape, {{fused}, Fold::none, sizes_.intermediate}, "ffn_up.weight", "mlp.gate_up"));
   }
   const Value inner = b_.gated("gated", gate, up, c_.activation);
   return project("down_proj", inner, "mlp.down", c_.hidden, down_hf.empty() ? c_.names.down : down_hf,
@@ -176,15 +186,15 @@ Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
   return x;
 }
 
-namespace {
-
-Result<void> add_body(Program& p, const DecoderConfig& c, BlockFunction block) {
-  Builder b(p, "body");
-  Value x = b.input("x", {DType::f32, {kRows, c.hidden}});
+Value begin_body(Builder& b, const DecoderConfig& c) {
+  const Value x = b.input("x", {DType::f32, {kRows, c.hidden}});
   for (const RopeTable& r : c.ropes)
     for (const char* part : {"cos", "sin"})
       b.input(fmt::format("{}.{}", r.name, part), {DType::f32, {kRows, static_cast<int64_t>(r.inv_freq.size())}});
-  for (int layer = 0; layer < c.layers; ++layer) x = block(b, c, layer, x);
+  return x;
+}
+
+Result<void> finish_body(Builder& b, const DecoderConfig& c, Value x) {
   const Value w = b.weight({.name = "norm",
                             .shape = {c.hidden},
                             .role = WeightRole::vector,
@@ -193,8 +203,6 @@ Result<void> add_body(Program& p, const DecoderConfig& c, BlockFunction block) {
   b.output("hidden", b.rms_norm("norm", x, w, c.norm_eps));
   return b.finish();
 }
-
-}  // namespace
 
 Result<void> add_head(Program& p, const DecoderConfig& c) {
   Builder b(p, "head");
@@ -232,7 +240,10 @@ Program empty_program(const DecoderConfig& c) {
 
 Result<Program> decoder_program(const DecoderConfig& c, BlockFunction block) {
   Program p = empty_program(c);
-  RETURN_IF_ERROR(add_body(p, c, block));
+  Builder b(p, "body");
+  Value x = begin_body(b, c);
+  for (int layer = 0; layer < c.layers; ++layer) x = block(b, c, layer, x);
+  RETURN_IF_ERROR(finish_body(b, c, x));
   RETURN_IF_ERROR(add_head(p, c));
   return p;
 }

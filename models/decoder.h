@@ -32,6 +32,13 @@ struct GatedDeltaConfig {
   bool tiled = false;  // value head i goes with key head i mod key_heads, as GGUF files have them
 };
 
+// What layers of one model may have each of its own.
+struct LayerSizes {
+  int64_t head_dim = 0, kv_heads = 0, intermediate = 0;
+  int kv_layer = 0;              // whose keys and values it attends to: its own number, or that of an earlier layer
+  bool keys_are_values = false;  // v is what k_proj gives, before k's norm and RoPE
+};
+
 struct DecoderConfig {
   std::string family;
   int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0,
@@ -43,6 +50,7 @@ struct DecoderConfig {
   bool mlp_bias = false;
   bool sinks = false;              // a logit per head that only widens softmax's sum
   bool qk_norm = false;            // RMS norm of q and k per head, before RoPE
+  bool v_norm = false;             // and of v, without a weight
   bool output_gate = false;        // attention's result times the sigmoid of a gate that lies with q, head by head
   Fold norm_fold = Fold::none;     // of Hugging Face's norms; GGUF files hold the folded value
   Fold gguf_qk_fold = Fold::none;  // of GGUF's q and k rows; Hugging Face's are halves in every family
@@ -53,6 +61,7 @@ struct DecoderConfig {
   double logits_scale = 1;  // multiplies the logits
   double logits_soft_cap = 0;
   double attention_soft_cap = 0;
+  std::vector<LayerSizes> sizes;         // per layer; empty: all alike, as above
   std::vector<int64_t> windows;          // per layer, 0: all; empty: none slides
   std::vector<std::string> layer_ropes;  // per layer, a rope table's name or "" for none; empty: "rope" everywhere
   std::vector<RopeTable> ropes;
@@ -64,6 +73,9 @@ struct DecoderConfig {
   Experts experts;
   std::vector<bool> expert_layers;  // which layers have them in place of the MLP
 
+  LayerSizes layer_sizes(int layer) const {
+    return sizes.empty() ? LayerSizes{head_dim, kv_heads, intermediate, layer} : sizes[static_cast<size_t>(layer)];
+  }
   bool has_experts(int layer) const { return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)]; }
   int64_t window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   Mixer mixer(int layer) const { return mixers.empty() ? Mixer::attention : mixers[static_cast<size_t>(layer)]; }
@@ -79,11 +91,13 @@ Result<DecoderConfig> read_decoder_config(std::string_view family, const Config&
 // Its words, bound to a layer. Names: Hugging Face "layers.N.self_attn.q_proj.weight", GGUF "blk.N.attn_q.weight".
 class DecoderBlock {
  public:
-  DecoderBlock(Builder& builder, const DecoderConfig& config, int layer) : b_(builder), c_(config), layer_(layer) {}
+  DecoderBlock(Builder& builder, const DecoderConfig& config, int layer)
+      : b_(builder), c_(config), layer_(layer), sizes_(config.layer_sizes(layer)) {}
 
   // RMS norm by a weight of the layer.
   Value norm(std::string_view step, Value x, std::string_view name, std::string_view hf, std::string_view gguf);
-  // h [S, hidden] -> [S, hidden]: q, k, v, their norms, RoPE, cache, softmax attention, output projection.
+  // h [S, hidden] -> [S, hidden]: q, k, v, their norms, RoPE, cache, softmax attention, output projection. A layer that
+  // reads another's cache has q alone.
   Value attention(Value h);
   // h -> down(activation(gate h) * up h); with `fused_hf`, gate and up are the halves of one Hugging Face tensor
   // "<fused_hf>".
@@ -104,18 +118,27 @@ class DecoderBlock {
   Value heads(std::string_view what, Value x, int64_t count);
   Value rotate(std::string_view step, Value x);
   Value gated_query(Value h, int64_t width, Value& gate);
+  struct KeysAndValues {
+    Value k, v;
+  };
+  KeysAndValues keys_and_values(Value h);
+  void write(std::string_view state, const KeysAndValues& projected);
 
   Builder& b_;
   const DecoderConfig& c_;
   int layer_;
+  LayerSizes sizes_;
 };
 
 // A whole Program: embedding, `block` per layer, last norm, head.
 using BlockFunction = Value (*)(Builder& b, const DecoderConfig& c, int layer, Value x);
 Result<Program> decoder_program(const DecoderConfig& config, BlockFunction block);
 
-// Of it, for Programs that are made otherwise: sizes, rotary tables and the embedding; and the function "head".
+// Of it, for Programs that are made otherwise: sizes, rotary tables and the embedding; what "body" begins with, its
+// inputs, of which "x" is given, and ends with, the last norm; and the function "head".
 Program empty_program(const DecoderConfig& config);
+Value begin_body(Builder& body, const DecoderConfig& config);
+Result<void> finish_body(Builder& body, const DecoderConfig& config, Value x);
 Result<void> add_head(Program& program, const DecoderConfig& config);
 
 // The pre-norm block of Llama and its kin: x + attention(norm(x)), x + mlp(norm(x)).

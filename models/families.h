@@ -20,6 +20,8 @@ Result<Program> build_granite_hybrid(const Config& config);
 Result<Json> granite_config_from_gguf(const Json& metadata);
 Result<Program> build_gemma3(const Config& config);
 Result<Json> gemma3_config_from_gguf(const Json& metadata);
+Result<Program> build_gemma4(const Config& config);
+Result<Json> gemma4_config_from_gguf(const Json& metadata);
 Result<Program> build_lfm2(const Config& config);
 Result<Json> lfm2_config_from_gguf(const Json& metadata);
 Result<Program> build_lfm2_moe(const Config& config);

@@ -18,11 +18,8 @@ class MtpLayer {
   MtpLayer(Program& p, const DecoderConfig& c, int layer) : b_(p, "body"), c_(c), layer_(layer) {}
 
   Result<void> add(BlockFunction block) {
-    const Value x = b_.input("x", {DType::f32, {kRows, c_.hidden}});
+    const Value x = begin_body(b_, c_);
     const Value carried = b_.input("carried", {DType::f32, {kRows, c_.hidden}});
-    for (const RopeTable& r : c_.ropes)
-      for (const char* part : {"cos", "sin"})
-        b_.input(fmt::format("{}.{}", r.name, part), {DType::f32, {kRows, static_cast<int64_t>(r.inv_freq.size())}});
     const Value token = norm("embed_norm", x, "mtp.pre_fc_norm_embedding.weight", "enorm");
     const Value state = norm("hidden_norm", carried, "mtp.pre_fc_norm_hidden.weight", "hnorm");
     const Value both = b_.node(Op::concat, "both", {token, state}, {{"axis", int64_t{1}}});

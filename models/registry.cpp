@@ -21,6 +21,7 @@ constexpr std::string_view kGptOss[] = {"GptOssForCausalLM", "gpt_oss"};
 constexpr std::string_view kGranite[] = {"GraniteForCausalLM", "granite"};
 constexpr std::string_view kGraniteHybrid[] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid"};
 constexpr std::string_view kGemma3[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3"};
+constexpr std::string_view kGemma4[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "gemma4_text", "gemma4"};
 constexpr std::string_view kLfm2[] = {"Lfm2ForCausalLM", "lfm2"};
 constexpr std::string_view kLfm2Moe[] = {"Lfm2MoeForCausalLM", "lfm2_moe"};
 constexpr std::string_view kQwen3_5[] = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "qwen3_5_text",
@@ -44,6 +45,7 @@ const Family kFamilies[] = {
     {"granite", kGranite, "granite", build_granite, granite_config_from_gguf, kNotMeasured},
     {"granitemoehybrid", kGraniteHybrid, "", build_granite_hybrid, nullptr, kNotMeasured},
     {"gemma3", kGemma3, "gemma3", build_gemma3, gemma3_config_from_gguf, kMeasuredGemma3},
+    {"gemma4", kGemma4, "gemma4", build_gemma4, gemma4_config_from_gguf, kNotMeasured},
     {"lfm2", kLfm2, "lfm2", build_lfm2, lfm2_config_from_gguf, kNotMeasured},
     {"lfm2_moe", kLfm2Moe, "lfm2moe", build_lfm2_moe, lfm2_moe_config_from_gguf, kNotMeasured},
     {"qwen3_5", kQwen3_5, "qwen35", build_qwen3_5, qwen3_5_config_from_gguf, kNotMeasured, build_qwen3_5_mtp},

@@ -33,8 +33,8 @@ struct Family {
   Result<Program> (*build)(const Config& config);
 
   // `metadata` holds the file's keys without arrays longer than a few hundred. The reader adds "onw.vocab_size",
-  // "onw.has_head", "onw.has_attention_bias" and "onw.has_mlp_bias" (bool), and, where the tensor is there,
-  // "onw.rope_freqs" (numbers). The result is a config.json as `build` takes it.
+  // "onw.has_head", "onw.has_attention_bias", "onw.has_mlp_bias" and "onw.keys_are_values" (bool), and, where the
+  // tensor is there, "onw.rope_freqs" (numbers). The result is a config.json as `build` takes it.
   Result<nlohmann::json> (*config_from_gguf)(const nlohmann::json& metadata);
 
   KvDefault kv;

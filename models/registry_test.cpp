@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/ops.h"
 #include "graph/text.h"
 #include "graph/verifier.h"
 
@@ -71,8 +72,9 @@ TEST_P(EveryFamily, gives_a_program_that_verifies_and_round_trips_as_text) {
 INSTANTIATE_TEST_SUITE_P(All, EveryFamily,
                          testing::Values("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
                                          "GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Gemma3ForCausalLM",
-                                         "Lfm2ForCausalLM", "Qwen3_5ForCausalLM", "Qwen3MoeForCausalLM",
-                                         "Qwen3_5MoeForCausalLM", "Lfm2MoeForCausalLM", "GptOssForCausalLM"));
+                                         "Gemma4ForCausalLM", "Lfm2ForCausalLM", "Qwen3_5ForCausalLM",
+                                         "Qwen3MoeForCausalLM", "Qwen3_5MoeForCausalLM", "Lfm2MoeForCausalLM",
+                                         "GptOssForCausalLM"));
 
 // npu-076
 TEST(Registry, an_unknown_architecture_lists_what_is_known_and_the_nearest_name) {
@@ -131,6 +133,14 @@ TEST(Registry, a_value_of_another_type_is_named_with_its_key_and_what_is_expecte
                {"Gemma3ForCausalLM", "sliding_window", {other, list}, "a whole number"},
                {"Gemma3ForCausalLM", "sliding_window_pattern", {other, list}, "a whole number"},
                {"Gemma3ForCausalLM", "rope_local_base_freq", {other, list}, "a number"},
+               {"Gemma4ForCausalLM", "num_kv_shared_layers", {other, list}, "a whole number"},
+               {"Gemma4ForCausalLM", "global_head_dim", {other, list}, "a whole number"},
+               {"Gemma4ForCausalLM", "hidden_size_per_layer_input", {other, list}, "a whole number"},
+               {"Gemma4ForCausalLM", "vocab_size_per_layer_input", {other, list}, "a whole number"},
+               {"Gemma4ForCausalLM", "use_double_wide_mlp", {other, one}, "true or false"},
+               {"Gemma4ForCausalLM", "attention_k_eq_v", {other, one}, "true or false"},
+               {"Gemma4ForCausalLM", "enable_moe_block", {other, one}, "true or false"},
+               {"Gemma4ForCausalLM", "use_bidirectional_attention", {one, list}, "a text"},
                {"Lfm2ForCausalLM", "conv_L_cache", {other, list}, "a whole number"},
                {"Lfm2ForCausalLM", "conv_bias", {other, one}, "true or false"},
                {"Lfm2ForCausalLM", "norm_eps", {other, list}, "a number"},
@@ -368,6 +378,80 @@ TEST(GptOss, wrong_keys_are_named_and_every_other_layer_slides) {
   EXPECT_NE(build_program(config).error().message.find("1 layer_types for 2 layers"), std::string::npos);
   config["layer_types"] = {"full_attention", "sliding_atention"};
   EXPECT_NE(build_program(config).error().message.find("'sliding_atention'"), std::string::npos);
+}
+
+Json tiny_gemma4() {
+  Json config = tiny("Gemma4ForCausalLM");
+  config.update({{"num_hidden_layers", 6},
+                 {"layer_types",
+                  {"sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+                   "full_attention"}},
+                 {"num_kv_shared_layers", 2},
+                 {"use_double_wide_mlp", true},
+                 {"global_head_dim", 32},
+                 {"hidden_size_per_layer_input", 6},
+                 {"vocab_size_per_layer_input", 101}});
+  return config;
+}
+
+TEST(Gemma4, last_layers_read_the_cache_of_the_last_of_their_kind_that_keeps_one) {
+  const auto program = build_program(tiny_gemma4());
+  ASSERT_TRUE(program) << program.error().message;
+  ASSERT_EQ(program->states.size(), 4U);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(program->states[static_cast<size_t>(i)].layer, i);
+    EXPECT_EQ(program->states[static_cast<size_t>(i)].head_dim, i % 2 == 0 ? 16 : 32);
+    EXPECT_EQ(program->states[static_cast<size_t>(i)].window, i % 2 == 0 ? 512 : 0);
+  }
+  std::vector<std::string> read;
+  for (const Node& n : program->function("body")->nodes)
+    if (n.op == Op::attention) read.emplace_back(n.attributes.text("state"));
+  EXPECT_EQ(read, (std::vector<std::string>{"kv.0", "kv.1", "kv.2", "kv.3", "kv.2", "kv.3"}));
+  EXPECT_EQ(program->weight("layers.4.attn.k"), nullptr);
+  EXPECT_EQ(program->weight("layers.3.mlp.up")->shape, (Shape{80, 48}));
+  EXPECT_EQ(program->weight("layers.4.mlp.up")->shape, (Shape{160, 48}));
+  ASSERT_EQ(program->lookups.size(), 1U);
+  EXPECT_EQ(program->weight(program->lookups[0].weight)->shape, (Shape{101, 36}));
+}
+
+TEST(Gemma4, both_dialects_give_the_same_program) {
+  Json config = tiny_gemma4(), newer = config;
+  newer.erase("global_head_dim");
+  for (const char* layer : {"1", "3", "5"}) newer["per_layer_config"][layer] = {{"head_dim", 32}};
+  EXPECT_EQ(print(*build_program(newer)), print(*build_program(config)));
+  Json nested = {{"architectures", {"Gemma4ForConditionalGeneration"}}, {"model_type", "gemma4"}};
+  nested["text_config"] = config;
+  nested["text_config"]["model_type"] = "gemma4_text";
+  EXPECT_EQ(print(*build_program(nested)), print(*build_program(config)));
+}
+
+TEST(Gemma4, what_cannot_be_is_named) {
+  const std::tuple<const char*, Json, const char*> wrong[] = {
+      {"num_kv_shared_layers", 6, "'num_kv_shared_layers' is 6 of 6 layers, expected 0 to 5"},
+      {"num_kv_shared_layers", -1, "'num_kv_shared_layers' is -1"},
+      {"num_kv_shared_layers", 5, "leaves no layer of 'full_attention'"},
+      {"layer_types", {"full_attention"}, "1 layer_types for 6 layers"},
+      {"sliding_window", 0, "'sliding_window' is 0"},
+      {"global_head_dim", 0, "'head_dim' of layer 1 is 0"},
+      {"global_head_dim", 2000, "'head_dim' of layer 1 is 2000"},
+      {"vocab_size_per_layer_input", 100, "'vocab_size_per_layer_input' is 100, expected at least the 101"},
+      {"hidden_size_per_layer_input", -1, "'hidden_size_per_layer_input' is -1"},
+      {"per_layer_config", 3, "'per_layer_config' is no object"},
+      {"per_layer_config", {{"5", {{"head_dim", 64}}}}, "layer 3, whose it reads"},
+      {"per_layer_config", {{"3", {{"head_dim", "32"}}}}, "'head_dim' of layer 3"},
+      {"enable_moe_block", true, "26B-A4B"},
+      {"use_bidirectional_attention", "all", "bidirectional"},
+      {"hidden_activation", "silu", "'silu'"}};
+  for (const auto& [key, value, says] : wrong) {
+    Json config = tiny_gemma4();
+    config[key] = value;
+    const auto program = build_program(config);
+    ASSERT_FALSE(program) << key << value;
+    EXPECT_NE(program.error().message.find(says), std::string::npos) << program.error().message;
+  }
+  Json config = tiny_gemma4();
+  config["layer_types"][2] = "linear_attention";
+  EXPECT_NE(build_program(config).error().message.find("'linear_attention'"), std::string::npos);
 }
 
 TEST(Granite, mamba_layers_are_refused_by_name_and_impossible_experts_by_key) {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/ops.h"
+#include "graph/verifier.h"
 #include "models/registry.h"
 
 namespace onw {
@@ -63,6 +65,22 @@ TEST(Residual, a_shift_in_the_config_divides_the_embedding_and_the_eps_of_norms_
     EXPECT_EQ(eps_of(shifted, reads), eps_of(plain, reads) / 64) << reads;
   for (const char* does_not : {"L00/q_norm", "L00/k_norm", "L00/post_attn_norm", "L00/post_mlp_norm"})
     EXPECT_EQ(eps_of(shifted, does_not), eps_of(plain, does_not)) << does_not;
+}
+
+TEST(Residual, is_written_by_three_norms_where_layers_embed_tokens_and_multiplied_back_where_a_product_reads_it_bare) {
+  Json config = small_config("Gemma4ForCausalLM");
+  config.update({{"hidden_size_per_layer_input", 8}, {"vocab_size_per_layer_input", 40}, {"attention_bias", false}});
+  const Program plain = program_of(config);
+  EXPECT_THAT(*residual_writers(plain),
+              UnorderedElementsAre("layers.0.post_attn_norm", "layers.0.post_mlp_norm", "layers.0.layer_norm"));
+  config[kResidualShiftKey] = 3;
+  const Program shifted = program_of(config);
+  std::vector<std::string> back;
+  for (const Node& n : shifted.function("body")->nodes)
+    if (n.op == Op::scale && n.attributes.number("by") == 8) back.push_back(n.label);
+  EXPECT_THAT(back, UnorderedElementsAre("layer_inputs_proj_whole", "L00/layer_gate_whole"));
+  EXPECT_TRUE(verify(shifted));
+  EXPECT_EQ(eps_of(shifted, "layer_inputs_norm"), eps_of(plain, "layer_inputs_norm"));
 }
 
 TEST(Residual, a_shift_beyond_reason_is_refused) {

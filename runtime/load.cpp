@@ -131,7 +131,7 @@ Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& w
     shape.attentions +=
         static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
   for (const WeightDecl& w : program.weights)
-    if (const auto view = weights.find(w.name); view && w.role != WeightRole::expert)
+    if (const auto view = weights.find(w.name); view && w.role != WeightRole::expert && w.role != WeightRole::lookup)
       shape.weight_bytes += view->stored_bytes();
   // Graphs with attention inside hold no other steps of the host's.
   const auto of_caches = [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); };

@@ -16,7 +16,7 @@ Result<std::vector<StoredWeight>> weights_to_relay(const ModelFolder& folder, co
   std::vector<std::pair<const std::byte*, StoredWeight>> found;
   for (const WeightDecl& w : program.weights) {
     // Experts stay as they are: what reads them takes either layout.
-    if (w.role == WeightRole::vector || w.role == WeightRole::expert) continue;
+    if (w.role == WeightRole::vector || w.role == WeightRole::expert || w.role == WeightRole::lookup) continue;
     if (w.role == WeightRole::embedding && has_head) continue;
     const auto view = folder.weight(w.name);
     RETURN_IF_ERROR(view);

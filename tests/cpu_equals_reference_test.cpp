@@ -96,9 +96,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"granite", 48}, Case{"granite", 320}, Case{"granite", 512}, Case{"granitemoehybrid", 512},
                       Case{"qwen3_moe", 48}, Case{"qwen3_moe", 320}, Case{"qwen3_moe", 512}, Case{"gpt_oss", 48},
                       Case{"gpt_oss", 512}, Case{"gemma3", 48}, Case{"gemma3", 320}, Case{"gemma3", 512},
-                      Case{"lfm2", 48}, Case{"lfm2", 320}, Case{"lfm2", 512}, Case{"qwen3_5", 48}, Case{"qwen3_5", 320},
-                      Case{"qwen3_5", 512}, Case{"lfm2_moe", 48}, Case{"lfm2_moe", 512}, Case{"qwen3_5_moe", 48},
-                      Case{"qwen3_5_moe", 320}, Case{"qwen3_5_moe", 512}));
+                      Case{"gemma4", 48}, Case{"gemma4", 320}, Case{"gemma4", 512}, Case{"lfm2", 48}, Case{"lfm2", 320},
+                      Case{"lfm2", 512}, Case{"qwen3_5", 48}, Case{"qwen3_5", 320}, Case{"qwen3_5", 512},
+                      Case{"lfm2_moe", 48}, Case{"lfm2_moe", 512}, Case{"qwen3_5_moe", 48}, Case{"qwen3_5_moe", 320},
+                      Case{"qwen3_5_moe", 512}));
 
 // Experts in every format that they are stored in, in tiles and in rows: steps of few rows and of many, among them rows
 // of which several chose one expert.
@@ -185,7 +186,7 @@ TEST_P(BatchInvarianceOf, threads_cuts_and_neighbours_change_no_bit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CpuEqualsReference, BatchInvarianceOf,
-                         ::testing::Values("gemma3", "lfm2", "qwen3_5", "qwen3_5_moe"));
+                         ::testing::Values("gemma3", "gemma4", "lfm2", "qwen3_5", "qwen3_5_moe"));
 
 TEST(BatchInvariance, sessions_in_one_step_equal_sessions_alone) {
   const RandomModel m = random_model(tiny_config("qwen3", 320), [](const WeightDecl&) { return WeightFormat::q4g128; });

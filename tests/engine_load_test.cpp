@@ -48,7 +48,8 @@ class LoadedModel : public ::testing::TestWithParam<const char*> {
   std::vector<int32_t> prompt_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, LoadedModel, ::testing::Values("llama-g128", "gemma3-g64", "qwen2-g64", "qwen3_5-g64"),
+INSTANTIATE_TEST_SUITE_P(Models, LoadedModel,
+                         ::testing::Values("llama-g128", "gemma3-g64", "gemma4-g128", "qwen2-g64", "qwen3_5-g64"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
@@ -67,8 +68,8 @@ class EveryLoadedFamily : public LoadedModel {};
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryLoadedFamily,
                          ::testing::Values("llama-g64", "qwen2-g64", "qwen2-sliding-g64", "qwen3-g64", "granite-g64",
-                                           "granitemoehybrid-g64", "gemma3-g64", "lfm2-g64", "lfm2_moe-g64",
-                                           "qwen3_5-g64", "qwen3_5_moe-g64"),
+                                           "granitemoehybrid-g64", "gemma3-g64", "gemma4-g64", "lfm2-g64",
+                                           "lfm2_moe-g64", "qwen3_5-g64", "qwen3_5_moe-g64"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

@@ -69,7 +69,8 @@ TEST_P(GgufFamilies, give_the_logits_of_the_folder_with_the_same_weights) {
 INSTANTIATE_TEST_SUITE_P(Goldens, GgufFamilies,
                          ::testing::Values("llama-odd", "llama-g64", "llama-plain-g128", "qwen2-odd", "qwen2-g64",
                                            "qwen3-odd", "qwen3-g64", "qwen3_moe-g64", "gpt_oss-odd", "gpt_oss-g64",
-                                           "granite-odd", "granite-g128", "gemma3-odd", "lfm2-odd", "lfm2_moe-odd",
+                                           "granite-odd", "granite-g128", "gemma3-odd", "gemma4-odd", "gemma4-g64",
+                                           "gemma4-large-odd", "gemma4-large-g128", "lfm2-odd", "lfm2_moe-odd",
                                            "qwen3_5-odd", "qwen3_5_moe-odd", "qwen3_5_moe-g64"),
                          [](const auto& info) {
                            std::string name = info.param;

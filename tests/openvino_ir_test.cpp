@@ -118,7 +118,7 @@ TEST(IrFaults, are_found) {
   EXPECT_THAT(faults(mask, nullptr), ElementsAre("mask reaches s as it comes"));
 }
 
-constexpr const char* kFamilies[] = {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3"};
+constexpr const char* kFamilies[] = {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "gemma4"};
 // Whose states or experts the host computes between the graphs.
 constexpr const char* kSharedFamilies[] = {"lfm2", "qwen3_5", "qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"};
 
@@ -148,7 +148,8 @@ TEST(IrFaults, no_graph_with_attention_inside_has_one) {
     const RandomModel m =
         random_model(tiny_config(family, 320), [](const WeightDecl&) { return WeightFormat::q4g128; });
     const CutFunction pieces = cut_in_pieces(*m.program.function("body"), 1);
-    EXPECT_GT(pieces.segments.size(), 1U);
+    // What gemma4's layers have to say of a token crosses every cut.
+    EXPECT_EQ(pieces.segments.size() > 1, std::string_view(family) != "gemma4");
     const openvino::ChunkForm cache{
         .states = m.program.states, .kv = KvFormat::int8, .max_context = 4096, .memory = {}};
     const std::vector<int64_t> rows = {16};

@@ -21,7 +21,7 @@ namespace {
 RandomModel model(std::string_view family, int64_t hidden, WeightFormat format = WeightFormat::q4g128,
                   int64_t window = 0, int64_t layers = 2) {
   nlohmann::json config = tiny_config(family, hidden);
-  config["num_hidden_layers"] = layers;
+  if (family != "gemma4") config["num_hidden_layers"] = layers;
   if (window > 0) config.update({{"sliding_window", window}, {"sliding_window_pattern", 2}});
   return random_model(config, [format](const WeightDecl&) { return format; });
 }
@@ -92,6 +92,9 @@ ConformanceSubject short_of(ConformanceSubject subject) {
     register_conformance(conforming("WithOpenVinoConformance_graphs_window",
                                     model("gemma3", 320, WeightFormat::q4g128, 20),
                                     {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 8})),
+    register_conformance(
+        short_of(conforming("WithOpenVinoConformance_shared_caches", model("gemma4", 320, WeightFormat::q4g128, 20),
+                            {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 8}))),
     register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid", model("qwen3_5", 320), {}))),
     register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid_in_graphs", model("qwen3_5", 320),
                                              {.block_rows = {8}, .chunk_positions = 16}))),
@@ -132,7 +135,7 @@ class WithOpenVino : public ::testing::Test {
 };
 
 TEST_F(WithOpenVino, agrees_with_the_reference_in_every_family) {
-  for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3"})
+  for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "gemma4"})
     agrees(model(family, 320), {.kv = KvFormat::f32}, {40}, {17, 1, 1, 64}, family);
 }
 
@@ -191,6 +194,12 @@ TEST_F(WithOpenVino, agrees_with_the_reference_in_static_blocks_and_chunks) {
 TEST_F(WithOpenVino, agrees_with_the_reference_over_windows_in_chunks) {
   agrees(model("gemma3", 320, WeightFormat::q4g128, 20),
          {.kv = KvFormat::f32, .block_rows = {1, 16}, .chunk_positions = 8}, {90}, {33, 7}, "gemma3, window of 20");
+}
+
+// Last layers read what others keep: rings of windows and chunks that grow.
+TEST_F(WithOpenVino, agrees_with_the_reference_over_shared_caches_in_chunks) {
+  agrees(model("gemma4", 320, WeightFormat::q4g128, 20),
+         {.kv = KvFormat::f32, .block_rows = {1, 16}, .chunk_positions = 8}, {1, 17, 90}, {33, 7}, "gemma4");
 }
 
 // Scales stand outside the products: the same numbers as those of the reference over an INT8 cache, where its queries
@@ -257,7 +266,7 @@ TEST_F(WithOpenVino, gives_the_same_bits_by_the_path_of_the_NPU_plugin) {
 
 // The graphs that an NPU would get, rewritten for its arithmetic, in FP32: the numbers of the plain ones.
 TEST_F(WithOpenVino, computes_the_same_with_the_rewritings_for_an_NPU) {
-  for (const char* family : {"qwen2", "gemma3"}) {
+  for (const char* family : {"qwen2", "gemma3", "gemma4"}) {
     const RandomModel m = model(family, 320);
     OpenVinoOptions options{.kv = KvFormat::int8, .exact = true, .block_rows = {1, 16}, .chunk_positions = 16};
     const auto plain = openvino_of(m, options);

@@ -17,14 +17,24 @@ struct Stored {
   WeightView view;
 };
 
-std::vector<float> draw(const WeightDecl& decl, int64_t outputs, int64_t inputs, uint32_t seed) {
+// What gemma4 leaves to trained weights: the size of attention's logits, and that of what gates a layer's embedding.
+float shrunk(std::string_view family, const WeightDecl& decl) {
+  if (family != "gemma4") return 1;
+  if (decl.name.ends_with("k_norm")) return 1 / std::sqrt(static_cast<float>(decl.shape[0]));
+  return decl.name.ends_with("layer_gate") ? 0.125f : 1.0f;
+}
+
+std::vector<float> draw(std::string_view family, const WeightDecl& decl, int64_t outputs, int64_t inputs,
+                        uint32_t seed) {
   std::seed_seq mixed{seed, static_cast<uint32_t>(std::hash<std::string>{}(decl.name))};
   std::mt19937 random(mixed);
   std::normal_distribution<float> normal;
-  const bool norm = decl.name.find("norm") != std::string::npos;
+  const bool norm = decl.name.find("norm") != std::string::npos || decl.name.ends_with(".scalar");
   const float spread = decl.role == WeightRole::vector ? 0.2f : 1.5f / std::sqrt(static_cast<float>(inputs));
   std::vector<float> values(static_cast<size_t>(outputs * inputs));
   for (float& v : values) v = normal(random) * spread + (norm ? 1.0f : 0.0f);
+  if (const float by = shrunk(family, decl); by != 1)
+    for (float& v : values) v *= by;
   if (decl.name.ends_with(".decay"))  // minus a rate
     for (float& v : values) v = -std::exp(5 * v);
   if (decl.name.ends_with(".signs"))
@@ -33,14 +43,14 @@ std::vector<float> draw(const WeightDecl& decl, int64_t outputs, int64_t inputs,
 }
 
 // Experts one after another, each one's codes, scales and minima at a multiple of 64.
-void store_stack(WeightDecl& decl, WeightFormat format, uint32_t seed, Stored& s) {
+void store_stack(std::string_view family, WeightDecl& decl, WeightFormat format, uint32_t seed, Stored& s) {
   const int64_t experts = decl.shape[0], outputs = decl.shape[1], inputs = decl.shape.size() > 2 ? decl.shape[2] : 1;
   decl.format = decl.shape.size() > 2 ? format : WeightFormat::f32;
   const WeightBytes n = weight_bytes(decl.format, Layout::rows, outputs, inputs);
   const int64_t scales = round_up(n.codes, 64), minima = scales + round_up(n.scales, 64);
   const int64_t stride = minima + round_up(n.minima, 64);
   s.codes.resize(static_cast<size_t>(experts * stride));
-  const auto values = draw(decl, experts * outputs, inputs, seed);
+  const auto values = draw(family, decl, experts * outputs, inputs, seed);
   WeightParts first;
   for (int64_t e = 0; e < experts; ++e) {
     const auto record = std::span(s.codes).subspan(static_cast<size_t>(e * stride), static_cast<size_t>(stride));
@@ -66,7 +76,7 @@ RandomModel random_model(const nlohmann::json& config, const FormatChoice& forma
   for (WeightDecl& decl : program->weights) {
     Stored& s = (*stored)[decl.name];
     if (decl.role == WeightRole::expert) {
-      store_stack(decl, fit(format(decl), decl.shape.back()), seed, s);
+      store_stack(program->family, decl, fit(format(decl), decl.shape.back()), seed, s);
       continue;
     }
     const int64_t outputs = decl.shape[0], inputs = decl.shape.size() > 1 ? decl.shape[1] : 1;
@@ -76,8 +86,8 @@ RandomModel random_model(const nlohmann::json& config, const FormatChoice& forma
     s.codes.resize(static_cast<size_t>(bytes.codes));
     s.scales.resize(static_cast<size_t>(bytes.scales));
     s.minima.resize(static_cast<size_t>(bytes.minima));
-    const auto done =
-        quantise(decl.format, draw(decl, outputs, inputs, seed), outputs, inputs, {s.codes, s.scales, s.minima});
+    const auto done = quantise(decl.format, draw(program->family, decl, outputs, inputs, seed), outputs, inputs,
+                               {s.codes, s.scales, s.minima});
     if (!done) throw std::runtime_error(done.error().message);
     s.view = {decl.format, Layout::rows, outputs, inputs, s.codes, s.scales, s.minima};
   }
@@ -99,6 +109,7 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
                                                            {"qwen3_moe", "Qwen3MoeForCausalLM"},
                                                            {"gpt_oss", "GptOssForCausalLM"},
                                                            {"gemma3", "Gemma3ForCausalLM"},
+                                                           {"gemma4", "Gemma4ForCausalLM"},
                                                            {"lfm2", "Lfm2ForCausalLM"},
                                                            {"lfm2_moe", "Lfm2MoeForCausalLM"},
                                                            {"qwen3_5", "Qwen3_5ForCausalLM"},
@@ -149,6 +160,24 @@ nlohmann::json tiny_config(std::string_view family, int64_t hidden) {
               {"query_pre_attn_scalar", 13},
               {"final_logit_softcapping", 3.0},
               {"tie_word_embeddings", true}});
+  if (family == "gemma4") {  // heads of 512 in full layers of the widest, as published
+    const bool widest = hidden == 512;
+    c.update({{"num_hidden_layers", 4},
+              {"layer_types", {"sliding_attention", "full_attention", "sliding_attention", "full_attention"}},
+              {"num_attention_heads", widest ? 4 : heads},
+              {"num_key_value_heads", widest ? 1 : kv},
+              {"head_dim", widest ? 256 : hidden / heads},
+              {"global_head_dim", widest ? 512 : 2 * hidden / heads},
+              {"num_kv_shared_layers", 2},
+              {"use_double_wide_mlp", true},
+              {"sliding_window", 5},
+              {"final_logit_softcapping", 3.0},
+              {"hidden_size_per_layer_input", widest          ? 512
+                                              : hidden == 320 ? 320
+                                                              : 6},
+              {"vocab_size_per_layer_input", 101},
+              {"tie_word_embeddings", true}});
+  }
   if (family.starts_with("lfm2"))
     c.update({{"layer_types", {"conv", "full_attention"}},
               {"block_auto_adjust_ff_dim", false},

@@ -98,7 +98,7 @@ TEST_P(SecondTurn, goes_on_where_the_answer_ended_when_the_prompt_repeats_it) {
 }
 
 INSTANTIATE_TEST_SUITE_P(StatesThatCannotGoBack, SecondTurn,
-                         ::testing::Values("gemma3", "qwen3_5", "qwen3_5_moe", "lfm2_moe"));
+                         ::testing::Values("gemma3", "gemma4", "qwen3_5", "qwen3_5_moe", "lfm2_moe"));
 
 }  // namespace
 }  // namespace onw::testing

@@ -16,7 +16,7 @@ namespace {
 
 RandomModel model(std::string_view family, int64_t hidden, int64_t window = 0) {
   nlohmann::json config = tiny_config(family, hidden);
-  config["num_hidden_layers"] = 2;
+  if (family != "gemma4") config["num_hidden_layers"] = 2;
   if (window > 0) config.update({{"sliding_window", window}, {"sliding_window_pattern", 2}});
   return random_model(config, [](const WeightDecl&) { return WeightFormat::q4g128; });
 }
@@ -55,6 +55,7 @@ ConformanceSubject moving(std::string name, const ConformanceSubject& standby, c
     register_conformance(cpu_of("CpuConformance_one_kv_head", model("qwen3", 320), KvFormat::int8)),
     register_conformance(cpu_of("CpuConformance_f16", model("qwen2", 320), KvFormat::f16)),
     register_conformance(cpu_of("CpuConformance_window", model("gemma3", 320, 20), KvFormat::int8)),
+    register_conformance(cpu_of("CpuConformance_shared_caches", model("gemma4", 320, 20), KvFormat::int8)),
     register_conformance(cpu_of("CpuConformance_window_over_pages", model("gemma3", 512, 270), KvFormat::int8)),
     register_conformance(reference_of("ReferenceConformance_qwen3_5", model("qwen3_5", 48), "int8")),
     register_conformance(cpu_of("CpuConformance_qwen3_5", model("qwen3_5", 320), KvFormat::f16)),

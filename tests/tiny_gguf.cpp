@@ -23,6 +23,8 @@ struct Names {
 constexpr Names kGemma[] = {{"post_attention_layernorm", "post_attention_norm"},
                             {"pre_feedforward_layernorm", "ffn_norm"},
                             {"post_feedforward_layernorm", "post_ffw_norm"}};
+constexpr Names kGemma4[] = {
+    {"per_layer_input_gate", "inp_gate"}, {"per_layer_projection", "proj"}, {"post_per_layer_input_norm", "post_norm"}};
 constexpr Names kLfm2[] = {{"operator_norm", "attn_norm"},           {"ffn_norm", "ffn_norm"},
                            {"self_attn.q_layernorm", "attn_q_norm"}, {"self_attn.k_layernorm", "attn_k_norm"},
                            {"self_attn.out_proj", "attn_output"},    {"conv.in_proj", "shortconv.in_proj"},
@@ -55,6 +57,9 @@ std::string gguf_name(const std::string& name, std::span<const Names> own_names)
   constexpr Names kWhole[] = {{"model.embed_tokens.weight", "token_embd.weight"},
                               {"model.norm.weight", "output_norm.weight"},
                               {"model.embedding_norm.weight", "token_embd_norm.weight"},
+                              {"model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+                              {"model.per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+                              {"model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
                               {"lm_head.weight", "output.weight"}};
   for (const Names& n : kWhole)
     if (name == n.hugging_face) return n.gguf;
@@ -68,11 +73,13 @@ std::string gguf_name(const std::string& name, std::span<const Names> own_names)
       if (step == n.hugging_face) return fmt::format("blk.{}.{}{}", layer, n.gguf, name.substr(end));
     return {};
   };
+  if (name.ends_with("layer_scalar")) return fmt::format("blk.{}.layer_output_scale.weight", layer);
   if (name.ends_with("linear_attn.A_log")) return fmt::format("blk.{}.ssm_a", layer);
   if (name.ends_with("feed_forward.expert_bias")) return fmt::format("blk.{}.exp_probs_b.bias", layer);
   if (name.ends_with("linear_attn.dt_bias")) return fmt::format("blk.{}.ssm_dt.bias", layer);
-  const std::string own = in(own_names);
-  return own.empty() ? in(kDecoder) : own;
+  for (const std::span<const Names> table : {own_names, std::span<const Names>(kGemma4)})
+    if (std::string own = in(table); !own.empty()) return own;
+  return in(kDecoder);
 }
 
 // Rows i and i + d/2 of each head become neighbours.
@@ -178,16 +185,18 @@ class Writer {
     number("block_count", c_["num_hidden_layers"]);
     number("context_length", c_["max_position_embeddings"]);
     number("embedding_length", c_["hidden_size"]);
-    number("feed_forward_length", mlp_width());
+    if (!is_gemma4()) number("feed_forward_length", mlp_width());
     number("attention.head_count", heads_);
     if (is_lfm2())
       add_lfm2_keys();
+    else if (is_gemma4())
+      add_gemma4_keys();
     else
       number("attention.head_count_kv", kv_heads_);
     number("attention.layer_norm_rms_epsilon", c_[is_lfm2() ? "norm_eps" : "rms_norm_eps"].get<double>());
     if (is_qwen35()) add_qwen35_keys();
     number("rope.freq_base", theta_);
-    if (c_.contains("head_dim")) number("attention.key_length", head_dim_);
+    if (c_.contains("head_dim") && !is_gemma4()) number("attention.key_length", head_dim_);
     if (c_.contains("num_experts_per_tok")) {
       number("expert_count", c_.contains("num_experts") ? c_["num_experts"] : c_["num_local_experts"]);
       number("expert_used_count", c_["num_experts_per_tok"]);
@@ -211,6 +220,7 @@ class Writer {
   }
 
   bool is_lfm2() const { return arch_.starts_with("lfm2"); }
+  bool is_gemma4() const { return arch_ == "gemma4"; }
   bool is_qwen35() const { return arch_.starts_with("qwen35"); }
 
   int64_t mlp_width() const {
@@ -234,6 +244,56 @@ class Writer {
     number("shortconv.l_cache", c_["conv_L_cache"]);
   }
 
+  template <class T>
+  void numbers(const std::string& name, uint32_t kind, const std::vector<T>& values) {
+    ++keys_count_;
+    keys_.key_numbers(fmt::format("{}.{}", arch_, name), kind, values);
+  }
+
+  // Widths of MLPs as a list where they differ; heads of layers that see everything under the plain names.
+  void add_gemma4_keys() {
+    const auto layers = c_["num_hidden_layers"].get<size_t>(), shared = c_.value("num_kv_shared_layers", size_t{0});
+    const auto width = c_["intermediate_size"].get<uint32_t>();
+    std::vector<uint32_t> widths(layers, width), kv;
+    std::vector<uint8_t> slides;
+    for (size_t i = 0; i < layers; ++i) {
+      slides.push_back(c_["layer_types"][i] == "sliding_attention");
+      kv.push_back(of_layer(i, "num_key_value_heads", "num_global_key_value_heads", kv_heads_));
+      if (i >= layers - shared && c_["use_double_wide_mlp"] == true) widths[i] = 2 * width;
+    }
+    const auto full = static_cast<size_t>(std::ranges::find(slides, 0) - slides.begin());
+    if (widths.front() == widths.back())
+      number("feed_forward_length", width);
+    else
+      numbers("feed_forward_length", 5, widths);
+    if (kv[0] == kv[full])
+      number("attention.head_count_kv", kv[0]);
+    else
+      numbers("attention.head_count_kv", 5, kv);
+    numbers("attention.sliding_window_pattern", 7, slides);
+    number("attention.sliding_window", c_["sliding_window"]);
+    number("attention.shared_kv_layers", shared);
+    number("embedding_length_per_layer_input", c_["hidden_size_per_layer_input"]);
+    number("attention.key_length", of_layer(full, "head_dim", "global_head_dim", 0));
+    number("attention.key_length_swa", head_dim_);
+    number("final_logit_softcapping", c_["final_logit_softcapping"].get<double>());
+    number("rope.freq_base_swa", rope_["sliding_attention"]["rope_theta"].get<double>());
+    theta_ = rope_["full_attention"]["rope_theta"];
+    const int64_t pairs = of_layer(full, "head_dim", "global_head_dim", 0) / 2;
+    std::vector<float> factors(static_cast<size_t>(pairs), 1e30f);
+    const double live = rope_["full_attention"]["partial_rotary_factor"].get<double>() * static_cast<double>(pairs);
+    std::fill_n(factors.begin(), static_cast<ptrdiff_t>(live), 1.0f);
+    tensors_.push_back({"rope_freqs.weight", {factors.size()}, std::move(factors)});
+  }
+
+  // In either dialect: by the layer's number, or by what layers that see everything have.
+  uint32_t of_layer(size_t layer, const char* key, const char* full_key, int64_t otherwise) const {
+    const json own = c_.value("per_layer_config", json::object()).value(std::to_string(layer), json::object());
+    if (own.contains(key)) return own[key];
+    if (c_["layer_types"][layer] == "full_attention" && c_.contains(full_key)) return c_[full_key];
+    return static_cast<uint32_t>(otherwise);
+  }
+
   void add_qwen35_keys() {
     heads_of_delta_ = {c_["linear_num_key_heads"], c_["linear_num_value_heads"]};
     number("ssm.conv_kernel", c_["linear_conv_kernel_dim"]);
@@ -249,7 +309,7 @@ class Writer {
   }
 
   std::span<const Names> own_names() const {
-    if (arch_ == "gemma3") return kGemma;
+    if (arch_ == "gemma3" || is_gemma4()) return kGemma;
     if (is_lfm2()) return kLfm2;
     if (is_qwen35()) return kQwen35;
     if (arch_ == "gpt-oss") return kGptOss;

@@ -204,8 +204,9 @@ ConvertOptions shifted(int by, std::optional<WeightFormat> format = WeightFormat
 }
 
 TEST(ResidualShift, keeps_every_bit_of_the_logits_in_every_family) {
-  for (const char* golden : {"llama-odd", "qwen2-odd", "qwen3-odd", "granite-odd", "granitemoehybrid-odd", "gemma3-odd",
-                             "granitemoehybrid-experts-odd", "gpt_oss-odd", "lfm2_moe-g128", "qwen3_5_moe-g64"}) {
+  for (const char* golden :
+       {"llama-odd", "qwen2-odd", "qwen3-odd", "granite-odd", "granitemoehybrid-odd", "gemma3-odd", "gemma4-odd",
+        "granitemoehybrid-experts-odd", "gpt_oss-odd", "lfm2_moe-g128", "qwen3_5_moe-g64"}) {
     const Model m(golden, shifted(5)), plain(golden, shifted(0));
     EXPECT_NE(m.program().embedding_scale, plain.program().embedding_scale);
     EXPECT_TRUE(same_bits(m.logits(m.program(), m.weights()), plain.logits(plain.program(), plain.weights())))

@@ -20,6 +20,7 @@
 #include "targets/cpu/plan.h"
 #include "targets/cpu/sequence.h"
 #include "targets/cpu/tiled_weights.h"
+#include "targets/row_tables.h"
 
 namespace onw {
 namespace {
@@ -65,11 +66,16 @@ constexpr size_t kHugePiece = 32 << 20;  // moved at once, where weights are mov
 
 class Cpu final : public Executable {
  public:
-  Cpu(Program fused, WeightSet weights, const CpuOptions& options, Plans plans, WeightView embedding)
+  struct Tables {
+    WeightView embedding;
+    std::vector<RowTable> lookups;
+  };
+
+  Cpu(Program fused, WeightSet weights, const CpuOptions& options, Plans plans, Tables tables)
       : weights_(std::move(weights)),
         options_(options),
         plans_(std::move(plans)),
-        embedding_(embedding),
+        tables_(std::move(tables)),
         shared_pool_(options.pool
                          ? options.pool
                          : std::make_shared<ThreadPool>(ThreadPlan{.threads = options.threads, .cpus = options.cpus})),
@@ -221,10 +227,14 @@ class Cpu final : public Executable {
         if (!row.embedding.empty()) {
           std::ranges::copy(row.embedding, to.begin());
         } else {
-          dequantise_row(embedding_, row.token, to);
+          dequantise_row(tables_.embedding, row.token, to);
           if (scale != 1) row_ops_->scale(scale, to.data(), x.width, to.data());
         }
         if (info_.carries) std::ranges::copy(row.carried, carried->f32(c) + r * carried->stride);
+        for (const RowTable& table : tables_.lookups) {
+          const Slot& in = plans_.body.input(table.input);
+          table.read(row, {in.f32(c) + r * in.stride, static_cast<size_t>(in.width)});
+        }
         for (size_t t = 0; t < inv_freq_.size(); ++t) {
           const RopeTable& table = p.rope_tables[t];
           const Slot &cos = plans_.body.input(table.name + ".cos"), &sin = plans_.body.input(table.name + ".sin");
@@ -281,7 +291,7 @@ class Cpu final : public Executable {
   WeightSet weights_;
   CpuOptions options_;
   Plans plans_;
-  WeightView embedding_;
+  Tables tables_;
   std::shared_ptr<ThreadPool> shared_pool_;
   ThreadPool& pool_;
   ThreadTable thread_table_;
@@ -316,7 +326,10 @@ Result<std::unique_ptr<Executable>> make_cpu(const Program& program, WeightSet w
   RETURN_IF_ERROR(plans);
   const auto embedding = weights.find(program.embedding);
   RETURN_IF_ERROR(embedding);
-  auto cpu = std::make_unique<Cpu>(std::move(fused), std::move(weights), options, std::move(*plans), *embedding);
+  auto lookups = row_tables(program, weights);
+  RETURN_IF_ERROR(lookups);
+  auto cpu = std::make_unique<Cpu>(std::move(fused), std::move(weights), options, std::move(*plans),
+                                   Cpu::Tables{*embedding, std::move(*lookups)});
   RETURN_IF_ERROR(cpu->allocate());
   return cpu;
 }

@@ -120,7 +120,8 @@ std::vector<HugePart> parts_for_huge_pages(const Program& program, const WeightS
       std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
   return in_pieces(spans_of(program, weights,
                             [has_head](const WeightDecl& w) {
-                              const bool looked_up_only = w.role == WeightRole::embedding && has_head;
+                              const bool looked_up_only =
+                                  w.role == WeightRole::lookup || (w.role == WeightRole::embedding && has_head);
                               return !looked_up_only && w.role != WeightRole::expert;
                             }),
                    piece);

@@ -161,6 +161,11 @@ class PlanCompiler {
       if (is_weight(n, 1)) {
         const auto shared = vector(n, 1);
         RETURN_IF_ERROR(shared);
+        const auto width = static_cast<int64_t>(shared->size());
+        const bool by_one = n.op == Op::multiply && width == 1;
+        if (!by_one && width != n.type.row_elements())
+          return error(Code::unsupported, "'{}' of {} and {}", name(n.op), to_string(n.type),
+                       to_string(f().type(n.inputs[1])));
         s.shared_b = *shared;
       } else {
         const Type& a = f().type(n.inputs[0]);

@@ -180,6 +180,7 @@ class Element final : public PlanStep {
       case Op::add:
         return ops.add(a, b, s_.y.width, y);
       case Op::multiply:
+        if (s_.shared_b.size() == 1) return ops.scale(*b, a, s_.y.width, y);
         return s_.a.width < s_.y.width ? ops.scale(*a, b, s_.y.width, y) : ops.multiply(a, b, s_.y.width, y);
       case Op::scale:
         return ops.scale(s_.number, a, s_.y.width, y);

@@ -88,7 +88,7 @@ Result<WeightSet> tiled_in_memory(const Program& program, WeightSet weights) {
   for (const WeightDecl& decl : program.weights) {
     const auto w = weights.find(decl.name);
     RETURN_IF_ERROR(w);
-    if (decl.role == WeightRole::vector || w->layout == Layout::tiles) continue;
+    if (decl.role == WeightRole::vector || decl.role == WeightRole::lookup || w->layout == Layout::tiles) continue;
     if (decl.role == WeightRole::expert) {
       if (decl.shape.size() == 3) RETURN_IF_ERROR(store_stack(decl.name, *w, *storage));
       continue;

@@ -19,7 +19,8 @@ int64_t packed_weight_bytes(const Program& program, const WeightSet& weights) {
       std::ranges::any_of(program.weights, [](const WeightDecl& w) { return w.role == WeightRole::head; });
   int64_t bytes = 0;
   for (const WeightDecl& w : program.weights) {
-    if ((w.role == WeightRole::embedding && has_head) || w.role == WeightRole::expert) continue;
+    const bool looked_up_only = w.role == WeightRole::lookup || (w.role == WeightRole::embedding && has_head);
+    if (looked_up_only || w.role == WeightRole::expert) continue;
     if (const auto view = weights.find(w.name)) bytes += packed_bytes(*view);
   }
   return bytes;

@@ -21,6 +21,7 @@
 #include "targets/openvino/memory_model.h"
 #include "targets/openvino/platforms.h"
 #include "targets/rest.h"
+#include "targets/row_tables.h"
 
 namespace onw {
 namespace {
@@ -44,7 +45,7 @@ struct WeightBytesByPlace {
 WeightBytesByPlace weight_bytes(const Program& program, const WeightSet& weights) {
   WeightBytesByPlace bytes;
   for (const WeightDecl& w : program.weights)
-    if (const auto view = weights.find(w.name))
+    if (const auto view = weights.find(w.name); view && w.role != WeightRole::lookup)
       (w.role == WeightRole::expert ? bytes.experts : bytes.graphs) += view->stored_bytes();
   return bytes;
 }
@@ -94,6 +95,9 @@ class OpenVino final : public Executable, public Rests {
     const auto embedding = weights.find(program.embedding);
     RETURN_IF_ERROR(embedding);
     target->embedding_ = *embedding;
+    auto lookups = row_tables(program, weights);
+    RETURN_IF_ERROR(lookups);
+    target->lookups_ = std::move(*lookups);
     target->weights_ = std::move(weights);
     if (const auto fused = target->plan_fused(program); !fused) target->without_fused(fused.error().message);
     return target;
@@ -370,6 +374,10 @@ class OpenVino final : public Executable, public Rests {
     pool_.parallel_for(c.rows, [&](int64_t first, int64_t last, int) {
       for (int64_t r = first; r < last; ++r) {
         const Row& row = rows[static_cast<size_t>(r)];
+        for (const RowTable& table : lookups_) {
+          const cpu::Slot in = slot(table.input);
+          table.read(row, {in.f32(c) + r * in.stride, static_cast<size_t>(in.width)});
+        }
         const std::span<float> to(x + r * info_.hidden, static_cast<size_t>(info_.hidden));
         if (!row.embedding.empty()) {
           std::ranges::copy(row.embedding, to.begin());
@@ -510,6 +518,7 @@ class OpenVino final : public Executable, public Rests {
   ExecutableInfo info_;
   WeightSet weights_;
   WeightView embedding_;
+  std::vector<RowTable> lookups_;
   CutFunction cut_;
   BufferPlan body_buffers_, head_buffers_;
   int64_t largest_ = 0, head_rows_ = 0, arena_bytes_ = 0;  // rows at once, of them through the head; bytes

@@ -5,6 +5,7 @@
 #include "kernels/rope_row.h"
 #include "quant/unpack.h"
 #include "targets/carried.h"
+#include "targets/row_tables.h"
 
 namespace onw::reference {
 
@@ -24,6 +25,13 @@ Result<Inputs> body_inputs(const Program& p, const WeightSet& weights, std::span
     for (float& v : x.row(r)) v *= static_cast<float>(p.embedding_scale);
   }
   in["x"] = std::move(x);
+  const auto tables = row_tables(p, weights);
+  RETURN_IF_ERROR(tables);
+  for (const RowTable& table : *tables) {
+    Tensor looked_up = make_tensor({DType::f32, {kRows, table.width()}, 0}, rows);
+    for (int64_t r = 0; r < rows; ++r) table.read(step_rows[static_cast<size_t>(r)], looked_up.row(r));
+    in[table.input] = std::move(looked_up);
+  }
   if (carries_hidden(p)) {
     Tensor carried = make_tensor({DType::f32, {kRows, p.hidden}, 0}, rows);
     for (int64_t r = 0; r < rows; ++r)

@@ -21,6 +21,7 @@ class Family:
     tokens_odd: int = 0  # T of the odd golden where it is longer: many edges of a recurrent state's chunks
     tokens_g64: int = 0  # T of the group-64 golden where it is longer: past 256, where attention begins its second block
     zero_centred: bool = False  # norms are stored as an offset from 1
+    small_keys: bool = False  # attention does not divide by sqrt(head_dim): the norm of keys does
     noise: float = 1e-5  # how far prefill, single tokens and segments may be apart: they are other sums in the library
 
     def widths(self) -> dict[str, tuple[dict, int]]:
@@ -131,6 +132,37 @@ GEMMA3 = {
     "rms_norm_eps": 1e-6,
     "tie_word_embeddings": True,
 }
+
+GEMMA4 = {
+    "sliding_window": 5,
+    "final_logit_softcapping": 3.0,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0},
+    },
+}
+
+
+def gemma4_sizes(large: bool) -> dict[str, dict]:
+    """Small models share caches and embed by layer; large ones have wider full layers whose keys are their values."""
+    s, f = "sliding_attention", "full_attention"
+    sizes = {
+        "odd": dense(48, 80, 4, 2, 8, 101, global_head_dim=16, layer_types=[s, f] * 3),
+        "g64": dense(320, 448, 5, 1, 64, 101, global_head_dim=128, layer_types=[s, s, f, s, f]),
+        "g128": dense(512, 640, 4, 2, 128, 128, global_head_dim=256, layer_types=[s, f, s, f]),
+    }
+    for width, keys in sizes.items():
+        keys["num_hidden_layers"] = len(keys["layer_types"])
+        keys["vocab_size_per_layer_input"] = keys["vocab_size"]
+        if large:
+            keys |= {"attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0}
+        else:
+            keys |= {"num_kv_shared_layers": 2, "use_double_wide_mlp": width != "g64",
+                     "hidden_size_per_layer_input": {"odd": 6, "g64": 320, "g128": 512}[width]}
+    return sizes
+
 
 LFM2 = {
     "norm_eps": 1e-5,
@@ -283,6 +315,8 @@ FAMILIES = [
         tokens_g64=300,
         zero_centred=True,
     ),
+    Family("gemma4", "Gemma4ForCausalLM", GEMMA4, **gemma4_sizes(False), tokens=24, tokens_odd=130, tokens_g64=300, small_keys=True),
+    Family("gemma4-large", "Gemma4ForCausalLM", GEMMA4, **gemma4_sizes(True), tokens=24, small_keys=True),
     Family("lfm2", "Lfm2ForCausalLM", LFM2, **lfm2_sizes(), tokens=40, tokens_odd=130),
     Family("lfm2_moe", "Lfm2MoeForCausalLM", LFM2, **lfm2_moe_sizes(), tokens=24, tokens_odd=130),
     Family("qwen3_5", "Qwen3_5ForCausalLM", QWEN3_5, **qwen3_5_sizes(), tokens=40, tokens_odd=130, zero_centred=True, noise=5e-5),

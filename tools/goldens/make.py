@@ -35,14 +35,16 @@ SEED = 20261
 SEGMENTS = [7, 1, 5, 1, 1, 3, 11]  # repeated as often as the length needs; the last is cut
 
 
-def parameter_rule(name: str, shape: list[int], zero_centred: bool) -> tuple[int, int]:
+def parameter_rule(name: str, shape: list[int], family: Family) -> tuple[int, int]:
     """(exponent, offset): norms vary by 0.29 around 1 (or 0), biases around 0, matrices keep a row's size about equal.
 
     An embedding of that size lets neither the first norm's eps nor, where it is tied, the token itself rule the logits.
     Queries and keys are drawn half again as large, so that attention is far from uniform.
     """
-    if name.endswith("norm.weight"):
-        return -9, 0 if zero_centred and "linear_attn" not in name else 1
+    if family.small_keys and name.endswith("k_norm.weight"):
+        return -10, 0  # 0.14: the logits of attention vary by 0.4 (head_dim 8) to 2.3 (256)
+    if name.endswith(("norm.weight", "layer_scalar")):
+        return -9, 0 if family.zero_centred and "linear_attn" not in name else 1
     if name.endswith(("A_log", "dt_bias", "expert_bias")):
         return -8, 0  # decays within a token and within hundreds; experts chosen in another order than weighed
     if name.endswith("sinks"):
@@ -50,6 +52,8 @@ def parameter_rule(name: str, shape: list[int], zero_centred: bool) -> tuple[int
     if len(shape) == 1 or name.endswith("_bias"):
         return -9, 0
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
+    if name.endswith("per_layer_input_gate.weight"):
+        gain = 0.125  # what it multiplies is not normed: where GELU closes all gates, the norm behind them divides noise by noise
     return round(math.log2(gain / (draw.DEVIATION * math.sqrt(shape[-1])))), 0
 
 
@@ -82,7 +86,7 @@ def build(family: Family, keys: dict, dialect: str):
     with torch.no_grad():
         for name, parameter in sorted(drawn(model).items()):
             shape = list(parameter.shape)
-            exponent, offset = parameter_rule(name, shape, family.zero_centred)
+            exponent, offset = parameter_rule(name, shape, family)
             parameter.copy_(torch.from_numpy(draw.tensor(SEED, name, shape, exponent, offset)))
             tensors.append({"name": name, "shape": shape, "exponent": exponent, "offset": offset})
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +121,10 @@ def least_effect(model, ids: torch.Tensor, logits: np.ndarray, tensors: list[dic
     """The tensor whose loss (its offset in place of its values) moves the logits least, and by how much."""
     parameters = drawn(model)
     effects = []
+    undone = f"model.layers.{model.config.num_hidden_layers - 1}.layer_scalar"  # by the last norm
     for t in tensors:
+        if t["name"] == undone:
+            continue
         kept = parameters[t["name"]].clone()
         parameters[t["name"]].fill_(t["offset"])
         effects.append((relative(model(ids[None]).logits[0].numpy(), logits), t["name"]))

@@ -5,7 +5,7 @@
 # Of the whole models (tests_tests) those cases are left out that run the same code at other sizes, and would take minutes: long
 # contexts and answers (LongContext, SecondTurn) and the windows of the reference, whose pages, windows and checkpoints the
 # conformance of the CPU runs; 200 loads (LoadCycles); logits of transformers but for one family of each kind at g64 (llama, gemma3,
-# qwen3_moe, lfm2, qwen3_5), and those of converted folders, which LoadedModel opens; all but the last width of each family on every
+# gemma4, qwen3_moe, lfm2, qwen3_5), and those of converted folders, which LoadedModel opens; all but the last width of each family on every
 # instruction set. Tests that run OpenVINO (WithOpenVino), whose code is not instrumented, are left out of all.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tools/setup/install.sh
@@ -17,8 +17,8 @@ status=0
 
 # NAME or NAME=FILTER, as for gtests.py.
 other_sizes='LongContext.*:*SecondTurn.*:ReferenceConformance_gemma3.*:LoadCycles.*:Families.*:Goldens/ConvertedFamilies.*'
-for golden in '*_odd' '*_g128' 'granite*' 'llama_plain*' 'qwen2*' 'qwen3_g64' 'gpt_oss*'; do other_sizes+=":Goldens/Families.*/$golden"; done
-for width in 0 1 3 4 6 7 9 10 13 14 16 18 19 21 22 24 25; do other_sizes+=":*/EveryFamily.*/$width"; done
+for golden in '*_odd' '*_g128' 'granite*' 'llama_plain*' 'qwen2*' 'qwen3_g64' 'gpt_oss*' 'gemma4_large*'; do other_sizes+=":Goldens/Families.*/$golden"; done
+for width in 0 1 3 4 6 7 9 10 13 14 16 18 19 21 22 24 25 27 28; do other_sizes+=":*/EveryFamily.*/$width"; done
 addresses=(base_tests graph_tests models_tests passes_tests hub_tests store_tests convert_tests text_tests runtime_tests
            server_tests cli_tests quant_tests 'targets_tests=-WithOpenVino*' kernels_tests "tests_tests=-$other_sizes:WithOpenVino*")
 # Rooms in which threads meet.
