@@ -230,9 +230,9 @@ class Decomposer {
     const auto state = std::string(current_->attributes.text("state"));
     const auto found = written_.find(state);
     if (found == written_.end() || current_->attributes.integer("bidirectional") != 0) {
-      error_ =
-          Error{Code::unsupported,
-                fmt::format("{}: attention over a cache that another layer writes, or bidirectional", current_->label)};
+      error_ = Error{
+          Code::unsupported,
+          fmt::format("{}: attention over a cache that no step before writes, or bidirectional", current_->label)};
       return {};
     }
     const StateDecl& s = program_.states[static_cast<size_t>(program_.state(state))];
@@ -241,12 +241,12 @@ class Decomposer {
                   seen = options_.cache_tokens + rows;
     Value k = found->second.first, v = found->second.second;
     if (options_.cache_tokens > 0) {
-      const Value old_k = leaf(Op::input, state + ".k", {s.heads, options_.cache_tokens, s.head_dim});
-      const Value old_v = leaf(Op::input, state + ".v", {s.heads, options_.cache_tokens, s.value_dim});
+      const Value old_k = input(state + ".k", DType::f32, {s.heads, options_.cache_tokens, s.head_dim});
+      const Value old_v = input(state + ".v", DType::f32, {s.heads, options_.cache_tokens, s.value_dim});
       k = node(Op::concat, {old_k, k}, {{"axis", int64_t{1}}});
       v = node(Op::concat, {old_v, v}, {{"axis", int64_t{1}}});
     }
-    const Value mask = leaf(Op::input, state + ".mask", {rows, seen});
+    const Value mask = input(state + ".mask", DType::f32, {rows, seen});
     // Scaled before the product, which FP16 may not hold otherwise.
     const Value scaled = mul(in(0), current_->attributes.number("scale"));
     const Value q = reshape(transpose(scaled, {1, 0, 2}), {s.heads, each * rows, s.head_dim});

@@ -22,7 +22,8 @@ struct DecomposeOptions {
 // read, inputs
 // "<state>.k" [heads, cache_tokens, head_dim], "<state>.v" [heads, cache_tokens, value_dim] and "<state>.mask" [rows,
 // cache_tokens + rows] (0 where a row may look, a large negative number elsewhere); for each that is written, outputs
-// "<state>.k_new" [heads, rows, head_dim] and "<state>.v_new". A row's own K and V stand behind the cache. quantize
+// "<state>.k_new" [heads, rows, head_dim] and "<state>.v_new". Several layers may read a state: its inputs are there
+// once. A row's own K and V stand behind the cache. quantize
 // becomes rounding to its codes and back (q8 values are f32 below).
 //
 // With chunks the inputs are, for chunk i of a state, "<state>.k.<i>" [heads, length, head_dim] and "<state>.v.<i>"

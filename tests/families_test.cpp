@@ -147,7 +147,6 @@ TEST(Families, are_far_from_the_golden_when_one_key_of_the_config_is_wrong) {
       {"gemma3-g128", "/rope_parameters/full_attention/factor", 4},
       {"gemma3-g128", "/final_logit_softcapping", 4},
       {"gemma4-odd", "/sliding_window", 6},
-      {"gemma4-odd", "/num_kv_shared_layers", 1},
       {"gemma4-odd", "/rms_norm_eps", 0.1},
       {"gemma4-odd", "/final_logit_softcapping", 4},
       {"gemma4-odd", "/rope_parameters/full_attention/partial_rotary_factor", 0.5},

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -207,6 +208,23 @@ void attention_equals_primitives(int64_t cached, int64_t window, bool sinks, dou
   ASSERT_TRUE(b) << b.error().message;
   expect_close(a->at("y"), b->at("y"), text);
   EXPECT_EQ(b->at("kv.0.k_new").type.shape, (Shape{2, kRowsHere, 16}));
+}
+
+TEST(Decompose, layers_that_read_one_cache_have_its_inputs_once) {
+  const auto program = parse_program(
+      "program p layers=2 hidden=64 vocabulary=9 max_context=99 embedding=e embedding_scale=1\n"
+      "state kv.0 kv layer=0 heads=2 head_dim=16 value_dim=16\nf {\n  %0 = input \"q\" : f32[S,4,16]\n"
+      "  %1 = input \"key\" : f32[S,2,16]\n  %2 = kv_write(%1, %1; state=\"kv.0\") \"w\" : none\n"
+      "  %3 = attention(%0; state=\"kv.0\", scale=1.0) \"a\" : f32[S,4,16]\n"
+      "  %4 = attention(%3; state=\"kv.0\", scale=1.0) \"y\" : f32[S,4,16]\n  return y=%4\n}\n");
+  ASSERT_TRUE(program) << program.error().message;
+  const auto primitive = decompose(*program, program->functions[0], {.rows = kRowsHere, .cache_tokens = 7});
+  ASSERT_TRUE(primitive) << primitive.error().message;
+  std::vector<std::string> inputs;
+  for (const Node& n : primitive->nodes)
+    if (n.op == Op::input) inputs.push_back(n.label);
+  std::ranges::sort(inputs);
+  EXPECT_EQ(inputs, (std::vector<std::string>{"key", "kv.0.k", "kv.0.mask", "kv.0.v", "q"}));
 }
 
 TEST(Decompose, attention_over_a_cache) {

@@ -21,15 +21,19 @@ using namespace reference;
 
 constexpr float kMasked = -1e30f;
 
+using Labels = std::set<std::string, std::less<>>;
+
 // Ranges of every layer, and the values that it ends with.
 class Layers final : public OpObserver {
  public:
-  explicit Layers(std::set<std::string, std::less<>> masked) : masked_(std::move(masked)) {}
+  Layers(Labels masked, Labels before) : masked_(std::move(masked)), before_(std::move(before)) {}
 
   void seen(const SeenOp& op) override {
     if (op.values == nullptr || op.kind == "input" || op.kind == "constant" || masked_.contains(op.label)) return;
     const size_t slash = op.label.find('/');
-    const std::string name = slash == op.label.npos ? "head" : std::string(op.label.substr(0, slash));
+    const std::string name = slash != op.label.npos       ? std::string(op.label.substr(0, slash))
+                             : before_.contains(op.label) ? "inputs"
+                                                          : "head";
     const auto at = static_cast<size_t>(std::ranges::find(all, name, &NpuLayer::name) - all.begin());
     if (at == all.size()) all.push_back({.name = name}), last.emplace_back();
     const std::span values(op.values, static_cast<size_t>(op.rows * op.width));
@@ -48,16 +52,27 @@ class Layers final : public OpObserver {
     layer.lost += x > 0 && npu_value(x) == 0 ? 1 : 0;
   }
 
-  std::set<std::string, std::less<>> masked_;
+  Labels masked_, before_;
 };
 
 // Steps whose results hold a mask: from its input to the softmax.
-std::set<std::string, std::less<>> masked_steps(const Function& f) {
-  std::set<std::string, std::less<>> found;
+Labels masked_steps(const Function& f) {
+  Labels found;
   for (const Node& n : f.nodes) {
     const bool mask = n.op == Op::input && n.label.ends_with(".mask");
     const bool follows = std::ranges::any_of(n.inputs, [&](Value v) { return found.contains(f.node(v).label); });
     if (mask || (follows && n.op != Op::softmax)) found.insert(n.label);
+  }
+  return found;
+}
+
+// Steps that stand before the first layer.
+Labels steps_before_layers(const Function& f) {
+  Labels found;
+  for (const Node& n : f.nodes) {
+    const bool leaf = n.op == Op::input || n.op == Op::weight || n.op == Op::constant;
+    if (!leaf && n.label.find('/') != n.label.npos) break;
+    found.insert(n.label);
   }
   return found;
 }
@@ -148,8 +163,8 @@ Result<std::vector<NpuLayer>> check_npu(const Program& program, const WeightSet&
   RETURN_IF_ERROR(blocks);
   const auto head = lowered(program, "head", 1, 0);
   RETURN_IF_ERROR(head);
-  const auto masked = masked_steps(blocks->back().body);
-  Layers exact(masked), npu(masked);
+  const Labels masked = masked_steps(blocks->back().body), before = steps_before_layers(blocks->back().body);
+  Layers exact(masked, before), npu(masked, before);
   for (Layers* seen : {&exact, &npu})
     RETURN_IF_ERROR(
         run_blocks(*blocks, *head, {.program = program, .weights = weights, .observer = seen, .npu = seen == &npu}));

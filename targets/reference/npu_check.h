@@ -10,9 +10,9 @@
 
 namespace onw {
 
-// The steps of one layer, or of what stands before and behind the layers.
+// The steps of one layer, or of what stands before or behind the layers.
 struct NpuLayer {
-  std::string name;         // "L07"; "head"
+  std::string name;         // "L07"; "inputs", where something is computed before the layers; "head"
   float largest = 0;        // of all values in FP32, masks aside
   int64_t values = 0;       // results of steps
   int64_t overflows = 0;    // of those: beyond FP16 in FP32's arithmetic
