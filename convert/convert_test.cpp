@@ -193,6 +193,18 @@ TEST(Convert, weights_of_a_group_lie_side_by_side) {
   EXPECT_TRUE(model->weights().adjacent(gate_up));
 }
 
+TEST(Convert, stops_where_gemma_4_ends_its_turn_or_waits_for_a_tool) {
+  TempFolder folder;
+  write_tiny_folder(folder, "hf");
+  folder.write("hf/chat_template.jinja", "{{ '<|turn>model<turn|>' }}{{ '<|tool_response>' }}");
+  folder.write("hf/tokenizer.json",
+               R"({"added_tokens": [{"id": 10, "content": "<|turn>"}, {"id": 11, "content": "<turn|>"},)"
+               R"( {"id": 12, "content": "<|tool_response>"}, {"id": 13, "content": "<tool_response|>"}]})");
+  const auto model = converted(folder / "hf", folder / "m", {});
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->engine().stop_ids, (std::vector<int64_t>{7, 11, 12}));
+}
+
 // tokenizer/template-040
 TEST(Convert, stops_at_every_token_that_some_file_names) {
   TempFolder folder;

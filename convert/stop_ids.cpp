@@ -14,10 +14,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// gpt-oss's <|end|> is missing on purpose: it ends a message, not the answer.
-constexpr std::array<std::string_view, 10> kTurnEnds = {"<|im_end|>",    "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
-                                                        "<turn|>",       "<|return|>", "<|call|>",   "<|end_of_text|>",
-                                                        "<|endoftext|>", "</s>"};
+// gpt-oss's <|end|> is missing on purpose: it ends a message, not the answer. Behind <|tool_response> Gemma 4 waits for
+// what the tool says.
+constexpr std::array<std::string_view, 11> kTurnEnds = {
+    "<|im_end|>", "<|eot_id|>",      "<|eom_id|>",    "<end_of_turn>",    "<turn|>", "<|return|>",
+    "<|call|>",   "<|end_of_text|>", "<|endoftext|>", "<|tool_response>", "</s>"};
 
 std::string_view text_of(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};

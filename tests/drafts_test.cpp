@@ -39,7 +39,8 @@ class EvenSteps final : public Executable {
 class DraftedFamily : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, DraftedFamily,
-                         ::testing::Values("llama-g128", "gemma3-g64", "qwen2-sliding-g64", "qwen3_5-g64"),
+                         ::testing::Values("llama-g128", "gemma3-g64", "gemma4-g64", "qwen2-sliding-g64",
+                                           "qwen3_5-g64"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
