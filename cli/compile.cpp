@@ -48,9 +48,7 @@ Result<void> print_graphs(const CompiledAhead& ahead, const std::string& platfor
          ahead.fused_tokens > 0 ? fmt::format(" for more than {} tokens", ahead.fused_tokens) : "",
          printable(ahead.fused_trouble));
   tell("{}\n", ahead.loaded ? "All of them load"
-                            : fmt::format("They were not tried: no NPU {} was asked to load them, and attention is "
-                                          "compiled at the first start on one",
-                                          platform));
+                            : fmt::format("They were not tried: no NPU {} was asked to load them", platform));
   return {};
 }
 

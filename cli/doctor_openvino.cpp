@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
+#include "base/paths.h"
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "targets/openvino/find.h"
@@ -51,6 +54,28 @@ std::string without_folders(std::string_view text) {
     text = end == text.npos ? std::string_view() : text.substr(end);
   }
   return out;
+}
+
+// The folders that a report could name by what others say: their own names may hold whatever ends a path elsewhere.
+std::vector<std::string> known_folders(const OpenVinoFindings& f) {
+  std::vector<std::string> folders = {home_folder().string(), cache_folder().string(),
+                                      std::filesystem::path(f.library).parent_path().string()};
+  for (const char* variable : {"HOME", "ONW_OPENVINO_DIR", "PWD", "TMPDIR"})
+    if (const char* value = std::getenv(variable)) folders.emplace_back(value);
+  for (const std::string& folder : std::vector<std::string>(folders)) {
+    std::error_code failure;
+    folders.push_back(std::filesystem::weakly_canonical(folder, failure).string());
+  }
+  std::erase_if(folders, [](const std::string& folder) { return folder.size() < 2; });
+  std::ranges::sort(folders, std::ranges::greater(), &std::string::size);
+  return folders;
+}
+
+// For a report, which others will read.
+std::string for_report(std::string text, const OpenVinoFindings& f) {
+  for (const std::string& folder : known_folders(f))
+    for (size_t at = text.find(folder); at != text.npos; at = text.find(folder, at)) text.erase(at, folder.size());
+  return without_folders(text);
 }
 
 // OpenVINO's NPU runs a graph: whatever the machine's files say, nothing stands in its way.
@@ -114,7 +139,8 @@ std::vector<std::vector<std::string>> openvino_rows(const OpenVinoFindings& f, b
 
 std::vector<std::string> openvino_advice(const OpenVinoFindings& f, bool with_paths) {
   std::vector<std::string> advice;
-  if (std::string wrong = variable_advice(f); !wrong.empty()) advice.push_back(std::move(wrong));
+  if (std::string wrong = variable_advice(f); !wrong.empty())
+    advice.push_back(with_paths ? std::move(wrong) : for_report(std::move(wrong), f));
   if (std::string npu = openvino::npu_advice(f.npu); !npu.empty() && !npu_works(f)) advice.push_back(std::move(npu));
   if (!f.found() && f.asked_for)
     advice.push_back(with_paths ? f.trouble : fmt::format("OpenVINO: {}", kWrongFolder));
@@ -127,7 +153,7 @@ std::vector<std::string> openvino_advice(const OpenVinoFindings& f, bool with_pa
   for (const auto& device : f.probe.devices)
     if (!device.trouble.empty())
       advice.push_back(fmt::format("OpenVINO's device {}: {}", device.name,
-                                   with_paths ? device.trouble : without_folders(device.trouble)));
+                                   with_paths ? device.trouble : for_report(device.trouble, f)));
   return advice;
 }
 

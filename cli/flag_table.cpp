@@ -38,7 +38,7 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"--platform", Kind::choice, "3720|4000|5010", "", "", "compile",
      "Compiles for an NPU of this generation, which need not be here; the NPU compiler's library must"},
     {"--fused", Kind::choice, "auto|yes|no", "auto", "ONW_FUSED", "compile",
-     "Whether graphs with attention inside are compiled, too (auto: for an NPU that is here, where memory allows)"},
+     "Whether graphs with attention inside are compiled, too (auto: for an NPU, where memory allows)"},
     {"--context", Kind::integer, "N", "", "", "compile",
      "Those for conversations of so many tokens: 1024, 2048, 4096, ... 32768 (default: 1024), each with the weights "
      "once more on the disk",

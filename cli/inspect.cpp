@@ -16,6 +16,7 @@
 #include "kernels/isa.h"
 #include "models/registry.h"
 #include "passes/decompose.h"
+#include "runtime/choose_device.h"
 #include "runtime/mtp.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
@@ -94,6 +95,11 @@ Result<Facts> examine(const std::filesystem::path& folder, const Args& args) {
   const auto executable = load_executable(folder, options);
   RETURN_IF_ERROR(executable);
   f.need = (*executable)->need(f.context, 1);
+  if (fused(args)) {
+    const auto choice = choose_device(options.device);
+    RETURN_IF_ERROR(choice);
+    if (const auto remark = fused_remark(args, choice->device); !remark.empty()) tell("{}\n", remark);
+  }
   if (dynamic_cast<const Mtp*>(executable->get()) != nullptr) f.drafts = "prompt lookup, MTP layer";
   return f;
 }

@@ -8,8 +8,9 @@
 #include "base/child_process.h"
 #include "base/digest.h"
 #include "base/paths.h"
+#include "models/registry.h"
 #include "runtime/self_check.h"
-#include "targets/openvino/compile.h"
+#include "targets/openvino/compile_ahead.h"
 #include "targets/openvino/find.h"
 #include "targets/openvino/npu_machine.h"
 #include "targets/openvino/openvino.h"
@@ -147,19 +148,25 @@ Result<CompiledAhead> for_platform(const std::filesystem::path& model_folder,
   blobs->must_store = true;
   blobs->observer = options.observer;
   blobs->cancel = options.cancel;
-  // The numbers of rows that serving takes where memory is no bound.
-  const auto plan = openvino::plan_resident(platform, {});
+  // What serving takes where memory is no bound.
+  const auto shape = graph_shape(model->program, *weights, options.fused);
+  RETURN_IF_ERROR(shape);
+  const auto plan = openvino::plan_resident(platform, *shape);
   RETURN_IF_ERROR(plan);
   OpenVinoOptions o{.runtime = std::move(runtime),
+                    .kv = platform.kv.value_or(kv_default(model->program).format),
                     .block_rows = plan->block_rows,
                     .openvino_device = std::string(platform.openvino),
                     .properties = openvino::properties_of(platform),
                     .blobs = std::move(*blobs)};
   o.properties.emplace_back("NPU_PLATFORM", options.platform);
-  const auto compiled = openvino::compile_into_store(model->program, *weights, o, platform.formats);
+  o.fused.variants = plan->fused_variants;
+  o.fused.layers = plan->fused_layers;
+  o.fused.at_once_positions = options.fused_tokens;
+  auto compiled = openvino::compile_everything_into_store(model->program, *weights, o, platform.formats);
   RETURN_IF_ERROR(compiled);
-  CompiledAhead ahead;
-  for (const openvino::Blob& blob : *compiled) ahead.graphs.push_back(blob.record);
+  CompiledAhead ahead{.fused_tokens = compiled->fused_tokens, .fused_trouble = std::move(compiled->fused_trouble)};
+  for (const openvino::Blob& blob : compiled->blobs) ahead.graphs.push_back(blob.record);
   return ahead;
 }
 

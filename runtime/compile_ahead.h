@@ -17,7 +17,7 @@ struct CompileAheadOptions {
   std::string device = "NPU";  // NPU | GPU
   std::string platform;        // "3720", "4000", "5010": an NPU that need not be here; empty: the device's own
   bool again = false;          // tries anew what did not compile before
-  std::optional<bool> fused;   // as in EngineOptions; for a device that is here
+  std::optional<bool> fused;   // as in EngineOptions
   int64_t fused_tokens = 0;    // graphs with attention inside for so many, and the shortest in any case
   LoadObserver layout_observer = {};
   openvino::CompileObserver observer = {};
@@ -32,7 +32,8 @@ struct CompiledAhead {
   bool stand_in = false;           // the device is OpenVINO's CPU device in the NPU's place (ONW_NPU_STAND_IN)
 };
 
-// For a device that is here, everything that serving takes, each graph loaded once; for a platform segments and head.
+// Everything that serving takes, attention between the graphs and inside them included; for a device that is here each
+// graph is loaded once.
 // Errors: those of load_executable for the model; unsupported without OpenVINO, the device or a compiler, and where a
 // graph does not load, with what to do; no_space, io, cancelled: what is done stays, and the same call goes on.
 Result<CompiledAhead> compile_ahead(const std::filesystem::path& model_folder, const CompileAheadOptions& options);

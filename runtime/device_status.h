@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "targets/executable.h"
 
@@ -52,6 +53,22 @@ class DeviceStatus {
     change(report_);
   }
   void tell(const std::string& text) const {
+    const std::lock_guard lock(telling_);
+    if (notice_) notice_(text);
+  }
+  // That it is ready, and then what was to be told of a device that answers.
+  void tell_ready(const std::string& text) {
+    change([](DeviceReport& r) { r.state = DeviceState::ready; });
+    const std::lock_guard lock(telling_);
+    told_ready_ = true;
+    if (notice_) notice_(text);
+    for (const std::string& later : std::exchange(for_ready_, {}))
+      if (notice_) notice_(later);
+  }
+  // Of a device that answers: not before people know that it does, and never where it does not come to that.
+  void tell_when_ready(const std::string& text) {
+    const std::lock_guard lock(telling_);
+    if (!told_ready_) return for_ready_.push_back(text);
     if (notice_) notice_(text);
   }
 
@@ -76,6 +93,9 @@ class DeviceStatus {
 
  private:
   mutable std::mutex mutex_;
+  mutable std::mutex telling_;  // one notice after the other, in this order
+  bool told_ready_ = false;
+  std::vector<std::string> for_ready_;
   DeviceReport report_;
   Notice notice_;
   std::function<void()> wake_;

@@ -18,6 +18,10 @@ constexpr int kMostPartialRows = 16;          // that are promised to be kept in
 constexpr int64_t kStandbyTokens = 256;       // that a sequence stays with the standby after the device erred on it
 constexpr int64_t kMostWrongSteps = 16;       // a device that errs more often is given up
 constexpr int64_t kStepsToTrustAgain = 1000;  // after which a lost device is made anew once more
+// How long a device that wants a rest waits for the answers under way to end. Chosen: far longer than graphs take to be
+// loaded, so that the CPU answers for it a small part of the time.
+constexpr double kMostSecondsWithoutRest = 30;
+constexpr std::string_view kOfPrompts = " of a prompt";
 
 bool is_the_callers(Code code) {
   return code == Code::cancelled || code == Code::invalid_argument || code == Code::context_overflow;
@@ -92,7 +96,8 @@ class TwoSides final : public HandOver {
   // The device may do what it does in a rest while the standby answers for it, too.
   void rest(bool resting) override {
     resting_ = resting;
-    if (device_ != nullptr) onw::rest(*device_->executable, resting || slow_);
+    if (resting) wants_rest_since_.reset();
+    if (device_ != nullptr) onw::rest(*device_->executable, resting || gives_way());
   }
   Upkeep upkeep() const override { return device_ != nullptr ? onw::upkeep(*device_->executable) : Upkeep(); }
 
@@ -107,6 +112,7 @@ class TwoSides final : public HandOver {
     rest(false);
     take_over(cancel);
     look_at_speed();
+    look_at_rest();
     for (;;) {
       if (options_.insisted && given_up_) return refusal();
       std::optional<Error> fault;
@@ -118,7 +124,7 @@ class TwoSides final : public HandOver {
 
  private:
   static HandOverSequence& mine(Sequence* s) { return static_cast<HandOverSequence&>(*s); }
-  const SidePtr& preferred() const { return device_ != nullptr && !slow_ ? device_ : standby_; }
+  const SidePtr& preferred() const { return device_ != nullptr && tokens_.for_device() ? device_ : standby_; }
 
   // ---- the device comes and goes
 
@@ -139,10 +145,13 @@ class TwoSides final : public HandOver {
     device_->executable = std::move(made_);
     if (observer_ != nullptr) device_->executable->observe(observer_);
     steps_since_made_ = 0;
-    if (knows_it_is_slow()) return;
+    paused_ = false;
+    wants_rest_since_.reset();
+    const Speeds known = options_.speeds.read ? options_.speeds.read() : Speeds();
+    if (begins_too_slow(known)) return give_up(too_slow(*known.tokens));
     onw::rest(*device_->executable, resting_);
-    status_->change([](DeviceReport& r) { r.state = DeviceState::ready; });
-    status_->tell(fmt::format("The {} is ready and goes on with the answers{}", options_.device, kv_text()));
+    status_->tell_ready(fmt::format("The {} is ready and goes on with the answers{}", options_.device, kv_text()));
+    tell_known(known);
   }
 
   std::string kv_text() const {
@@ -209,20 +218,16 @@ class TwoSides final : public HandOver {
 
   // ---- whether it is worth having
 
-  // By an earlier run. What is known needs no trial.
-  bool knows_it_is_slow() {
-    device_times_.clear();
-    slow_ = false;
-    trial_steps_ = 0;
-    const auto known = options_.speeds.read ? options_.speeds.read() : std::nullopt;
-    speed_is_known_ = known.has_value();
-    if (!known || !far_slower(*known)) return false;
-    if (options_.insisted) {
-      tell_it_is_slow(*known);
-      return false;
-    }
-    give_up(too_slow(*known));
-    return true;
+  // By an earlier run. What is known needs no trial. True: it is not to be had.
+  bool begins_too_slow(const Speeds& known) {
+    speeds_ = known;
+    prompts_.begin(known.prompts, options_.insisted);
+    return tokens_.begin(known.tokens, options_.insisted) == SpeedTrial::Finding::not_worth_it && !options_.insisted;
+  }
+
+  void tell_known(const Speeds& known) const {
+    if (known.tokens && far_slower(*known.tokens, kTokenTrial)) status_->tell(slow_text(*known.tokens, ""));
+    if (known.prompts && far_slower(*known.prompts, kPromptTrial)) status_->tell(prompts_text(*known.prompts));
   }
 
   std::string too_slow(const StepSeconds& s) const {
@@ -230,58 +235,83 @@ class TwoSides final : public HandOver {
                        describe(s), options_.device);
   }
 
-  void tell_it_is_slow(const StepSeconds& s) const {
-    status_->tell(fmt::format(
-        "The {0} gives {1}, which would be taken if nobody had insisted on the {0}: leave --device {0} out, or "
+  std::string slow_text(const StepSeconds& s, std::string_view of) const {
+    return fmt::format(
+        "The {0} gives {1}, which would be taken{2} if nobody had insisted on the {0}: leave --device {0} out, or "
         "take --device CPU",
-        options_.device, describe(s)));
+        options_.device, describe(s, of), of.empty() ? "" : " for prompts");
+  }
+
+  std::string prompts_text(const StepSeconds& s) const {
+    if (options_.insisted) return slow_text(s, kOfPrompts);
+    return fmt::format(
+        "The CPU reads the prompts, and the {0} answers: it gives {1}. --device {0} takes it for both; onw compile "
+        "MODEL --again has it tried anew",
+        options_.device, describe(s, kOfPrompts));
   }
 
   // Between steps. One that is far slower rests while there is hope that it becomes faster, and then is tried again.
   void look_at_speed() {
-    if (device_ == nullptr || speed_is_known_) return;
+    if (device_ == nullptr) return;
     const Upkeep upkeep = onw::upkeep(*device_->executable);
-    if (slow_) {
-      if (upkeep.more_to_come) return;
-      if (upkeep.improvements == improvements_) return settle_speed();
-      slow_ = false;
-      device_times_.clear();
-      return;
+    using enum SpeedTrial::Finding;
+    switch (tokens_.look(upkeep, options_.insisted)) {
+      case none:
+      case never_compared:
+        break;
+      case worth_it:
+        keep(speeds_.tokens, tokens_);
+        break;
+      case rests:
+        onw::rest(*device_->executable, true);
+        status_->tell(
+            fmt::format("The CPU goes on with the answers: the {} gives {}. It is tried again when the rest of its "
+                        "graphs is ready",
+                        options_.device, describe(tokens_.seconds())));
+        return;
+      case not_worth_it:
+        keep(speeds_.tokens, tokens_);
+        if (!options_.insisted) return give_up(too_slow(tokens_.seconds()));
+        status_->tell(slow_text(tokens_.seconds(), ""));
     }
-    if (!device_times_.typical() || trial_steps_ > 0) return;
-    if (*device_times_.typical() <= kQuickSeconds) return;
-    if (!standby_times_.typical()) return try_standby();
-    if (!far_slower(step_seconds()) || !upkeep.more_to_come) return settle_speed();
-    if (options_.insisted) return device_times_.clear();  // and judged with all of its graphs
-    slow_ = true;
-    improvements_ = upkeep.improvements;
+    switch (prompts_.look(upkeep, options_.insisted)) {
+      case none:
+      case never_compared:
+      case rests:  // of which nothing is told: answers go on by the device
+        return;
+      case not_worth_it:
+        status_->tell(prompts_text(prompts_.seconds()));
+        [[fallthrough]];
+      case worth_it:
+        keep(speeds_.prompts, prompts_);
+    }
+  }
+
+  void keep(std::optional<StepSeconds>& where, const SpeedTrial& trial) {
+    where = trial.seconds();
+    if (options_.speeds.write) options_.speeds.write(speeds_);
+  }
+
+  // ---- its rest
+
+  // The standby answers for a device that is far slower, or that has waited long for a rest.
+  bool gives_way() const { return paused_ || (device_ != nullptr && tokens_.rests()); }
+
+  // Answers that follow each other without end would never let the device load what makes them faster. So after a while
+  // they go on by the standby until that is done; nothing of the device runs meanwhile.
+  void look_at_rest() {
+    if (device_ == nullptr) return;
+    const bool wants = onw::upkeep(*device_->executable).wants_rest;
+    if (paused_ || !wants) {
+      wants_rest_since_.reset();
+      if (!paused_ || wants) return;
+      paused_ = false;
+      return onw::rest(*device_->executable, gives_way());
+    }
+    if (!wants_rest_since_) wants_rest_since_ = now();
+    if (now() - *wants_rest_since_ < kMostSecondsWithoutRest) return;
+    paused_ = true;
     onw::rest(*device_->executable, true);
-    status_->tell(
-        fmt::format("The CPU goes on with the answers: the {} gives {}. It is tried again when the rest of its "
-                    "graphs is ready",
-                    options_.device, describe(step_seconds())));
-  }
-
-  StepSeconds step_seconds() const {
-    return {.device = device_times_.typical().value_or(0), .standby = standby_times_.typical().value_or(0)};
-  }
-
-  // The CPU may never have answered: then it does for some steps, once. Who insists on the device gets no others.
-  void try_standby() {
-    if (options_.insisted || tried_standby_) {
-      speed_is_known_ = true;
-      return;
-    }
-    tried_standby_ = true;
-    trial_steps_ = StepTimes::kWarmUp + StepTimes::kTimed;
-  }
-
-  void settle_speed() {
-    const StepSeconds seconds = step_seconds();
-    speed_is_known_ = true;
-    if (options_.speeds.write) options_.speeds.write(seconds);
-    if (!far_slower(seconds)) return;
-    options_.insisted ? tell_it_is_slow(seconds) : give_up(too_slow(seconds));
   }
 
   double now() const {
@@ -289,9 +319,13 @@ class TwoSides final : public HandOver {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  void time_step(const Step& step, bool device, double seconds) {
-    if (!device && trial_steps_ > 0) --trial_steps_;
-    if (step.rows.size() == 1) (device ? device_times_ : standby_times_).add(seconds);
+  // A piece of a step. What several sequences take together is compared with nothing.
+  void time_piece(bool device, int64_t rows, size_t sequences, double seconds) {
+    tokens_.computed(device);
+    if (rows >= kPromptRows) prompts_.computed(device);
+    if (sequences != 1) return;
+    if (rows == 1) tokens_.add(device, seconds);
+    if (rows >= kPromptRows) prompts_.add(device, seconds / static_cast<double>(rows));
   }
 
   void keep_away(const Error& fault) {
@@ -307,9 +341,10 @@ class TwoSides final : public HandOver {
 
   // ---- a step
 
-  bool for_device(const HandOverSequence& s) const {
-    return device_ != nullptr && !slow_ && trial_steps_ == 0 && !onw::upkeep(*device_->executable).busy &&
-           s.may_leave_standby() && (!options_.prefers_device || options_.prefers_device(s.length()));
+  bool for_device(const HandOverSequence& s, int64_t rows) const {
+    return device_ != nullptr && tokens_.for_device() && (rows < kPromptRows || prompts_.for_device()) && !paused_ &&
+           !onw::upkeep(*device_->executable).busy && s.may_leave_standby() &&
+           (!options_.prefers_device || options_.prefers_device(s.length()));
   }
 
   Result<void> move(HandOverSequence& s, const SidePtr& to) {
@@ -325,7 +360,7 @@ class TwoSides final : public HandOver {
     std::vector<Part> parts;
     for (size_t i = 0; i < step.sequences.size(); ++i) {
       HandOverSequence& s = mine(step.sequences[i]);
-      bool there = for_device(s);
+      bool there = for_device(s, std::ranges::count(step.rows, static_cast<int>(i), &Row::sequence));
       if (there && !move(s, device_)) {
         s.keep_on_standby_until(s.length() + kStandbyTokens);
         there = false;
@@ -437,7 +472,7 @@ class TwoSides final : public HandOver {
     const double start = now();
     auto out = part.side->executable->run({.sequences = inner, .rows = rows}, cancel);
     RETURN_IF_ERROR(out);
-    time_step(step, part.side == device_, now() - start);
+    time_piece(part.side == device_, static_cast<int64_t>(rows.size()), sequences.size(), now() - start);
     for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->hold(sequences[i]->length() - begin[i], count[i]);
     const bool device = part.side == device_;
     steps_since_made_ += device ? 1 : 0;
@@ -489,12 +524,10 @@ class TwoSides final : public HandOver {
   bool rebuilt_ = false;
   int64_t steps_since_made_ = 0;
   bool resting_ = false;
-  StepTimes device_times_, standby_times_;
-  bool speed_is_known_ = false;  // or never will be
-  bool tried_standby_ = false;
-  int trial_steps_ = 0;       // that the standby computes still, to be timed
-  bool slow_ = false;         // far slower than the standby, which answers until more of the device is ready
-  int64_t improvements_ = 0;  // that it had then
+  SpeedTrial tokens_{kTokenTrial}, prompts_{kPromptTrial};
+  Speeds speeds_;                            // that are known
+  bool paused_ = false;                      // the device rests, though answers are under way
+  std::optional<double> wants_rest_since_;   // with answers under way
   std::vector<HandOverSequence*> at_fault_;  // of the step that runs
   std::vector<float> logits_, hidden_;
   PartOutputs pieces_;  // of a part that was cut

@@ -26,6 +26,7 @@
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
+#include "targets/openvino/fused.h"
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
 #include "targets/openvino/stand_in.h"
@@ -121,24 +122,6 @@ Result<std::unique_ptr<Executable>> make_cpu_device(OpenedModel model, const Mac
   return std::move(*both);
 }
 
-// What the planner asks of a model.
-Result<openvino::ModelShape> shape_of(const Program& program, const WeightSet& weights, std::optional<bool> fused) {
-  const auto cut = cut_at_host_steps(*program.function("body"));
-  RETURN_IF_ERROR(cut);
-  openvino::ModelShape shape{
-      .segments = static_cast<int>(cut->segments.size()), .memory_bytes = available_memory_bytes(), .fused = fused};
-  for (const auto& between : cut->host)
-    shape.attentions +=
-        static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
-  for (const WeightDecl& w : program.weights)
-    if (const auto view = weights.find(w.name); view && w.role != WeightRole::expert && w.role != WeightRole::lookup)
-      shape.weight_bytes += view->stored_bytes();
-  // Graphs with attention inside hold no other steps of the host's.
-  const auto of_caches = [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); };
-  if (!std::ranges::all_of(cut->host, of_caches)) shape.fused = false;
-  return shape;
-}
-
 // Which graphs there are, and where they run.
 Result<void> plan_graphs(OpenVinoOptions& o, const openvino::Platform& platform, const openvino::ModelShape& shape,
                          const DeviceChoice& choice) {
@@ -177,8 +160,9 @@ Result<std::unique_ptr<Executable>> make_openvino_device(OpenedModel model, cons
                     .on_compiled = options.on_compiled};
   o.fused.at_once_positions = options.fused_at_once;
   o.fused.on_news = options.on_fused;
-  const auto shape = shape_of(model.program, *weights, options.fused);
+  auto shape = graph_shape(model.program, *weights, options.fused);
   RETURN_IF_ERROR(shape);
+  shape->memory_bytes = available_memory_bytes();
   RETURN_IF_ERROR(plan_graphs(o, *platform, *shape, choice));
   if (platform->dynamic_rows) return make_openvino(model.program, std::move(*weights), o);
   // Compilers of NPUs and GPUs take minutes, and crash.
@@ -240,6 +224,20 @@ Result<OpenedModel> open_model(const std::filesystem::path& path) {
   };
   if (auto bound = bind_formats(*program, format_of); !bound) return failure(std::move(bound), folder->path().string());
   return OpenedModel{folder, std::move(*program)};
+}
+
+Result<openvino::ModelShape> graph_shape(const Program& program, const WeightSet& weights, std::optional<bool> fused) {
+  const auto cut = cut_at_host_steps(*program.function("body"));
+  RETURN_IF_ERROR(cut);
+  openvino::ModelShape shape{.segments = static_cast<int>(cut->segments.size()), .fused = fused};
+  for (const auto& between : cut->host)
+    shape.attentions +=
+        static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
+  for (const WeightDecl& w : program.weights)
+    if (const auto view = weights.find(w.name); view && w.role != WeightRole::expert && w.role != WeightRole::lookup)
+      shape.weight_bytes += view->stored_bytes();
+  if (!openvino::can_fuse(*cut)) shape.fused = false;
+  return shape;
 }
 
 CacheStore layout_cache() { return CacheStore(cache_folder() / "layouts"); }

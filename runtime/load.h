@@ -18,6 +18,7 @@
 #include "targets/executable.h"
 #include "targets/openvino/blob_options.h"
 #include "targets/openvino/fused_news.h"
+#include "targets/openvino/platforms.h"
 #include "targets/weights.h"
 
 namespace onw {
@@ -71,6 +72,9 @@ Result<OpenedModel> open_model(const std::filesystem::path& model_folder);
 
 // The weights in rows, as OpenVINO reads them. Errors: missing_tensor, no_space, io.
 Result<WeightSet> row_weights(const OpenedModel& model, const LoadObserver& observer = {});
+
+// What the planner of OpenVINO's graphs asks of a model; memory is not bounded. Errors: those of cut_at_host_steps.
+Result<openvino::ModelShape> graph_shape(const Program& program, const WeightSet& weights, std::optional<bool> fused);
 
 // The weights as the CPU's kernels read them. Errors: missing_tensor, no_space, io.
 Result<WeightSet> cpu_weights(const OpenedModel& model, const LoadObserver& observer = {});

@@ -49,7 +49,7 @@ std::function<void(const FusedNews&)> reporter(const std::shared_ptr<DeviceStatu
     if (news.what == FusedNews::What::loaded)
       status->change([&](DeviceReport& r) { r.fused_tokens = std::max(r.fused_tokens, news.length); });
     if (news.what == FusedNews::What::failed && !told->exchange(true))
-      status->tell(
+      status->tell_when_ready(
           fmt::format("The {} answers with attention between its graphs, which takes longer: with attention "
                       "inside, for {} rows and {} tokens: {}. --fused no does not try",
                       device, news.rows, news.length, news.why));
@@ -98,15 +98,14 @@ Result<std::unique_ptr<Engine>> load_with_standby(const std::filesystem::path& m
   const auto check = [used, name = choice.device](Executable& device, Executable& cpu, const CancelToken& cancel) {
     return check_once(kept_check(**used), device, cpu, name, cancel);
   };
-  auto pair =
-      make_hand_over(std::move(*standby), maker,
-                     {.device = choice.device,
-                      .insisted = insisted,
-                      .asked_by = options.device_chosen_by,
-                      .check = check,
-                      .status = status,
-                      .speeds = {.read = [used] { return kept_check(**used).speeds(); },
-                                 .write = [used](const StepSeconds& s) { kept_check(**used).note_speeds(s); }}});
+  auto pair = make_hand_over(std::move(*standby), maker,
+                             {.device = choice.device,
+                              .insisted = insisted,
+                              .asked_by = options.device_chosen_by,
+                              .check = check,
+                              .status = status,
+                              .speeds = {.read = [used] { return kept_check(**used).speeds(); },
+                                         .write = [used](const Speeds& s) { kept_check(**used).note_speeds(s); }}});
   return Engine::create(std::move(pair), options, status);
 }
 

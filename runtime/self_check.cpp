@@ -102,25 +102,33 @@ void KeptCheck::write(const SelfCheck& c, bool passed) const {
     (void)store_.note_self_check(key, {.passed = passed, .rows = c.rows, .mean_kl = kl, .same_first = c.same_first});
 }
 
-std::optional<StepSeconds> KeptCheck::speeds() const {
-  std::optional<StepSeconds> found;
+Speeds KeptCheck::speeds() const {
+  std::optional<Speeds> found;
+  const auto pair = [](double device, double cpu) {
+    return device > 0 && cpu > 0 ? std::optional(StepSeconds{.device = device, .standby = cpu}) : std::nullopt;
+  };
   for (const std::string& key : keys_) {
     const auto record = store_.find(key);
-    if (!record || !record->self_check) return std::nullopt;
-    const StepSeconds s{.device = record->self_check->device_seconds, .standby = record->self_check->cpu_seconds};
-    if (s.device <= 0 || s.standby <= 0 || (found && *found != s)) return std::nullopt;
+    if (!record || !record->self_check) return {};
+    const openvino::BlobCheck& c = *record->self_check;
+    const Speeds s{.tokens = pair(c.device_seconds, c.cpu_seconds),
+                   .prompts = pair(c.device_prompt_seconds, c.cpu_prompt_seconds)};
+    if (found && *found != s) return {};
     found = s;
   }
-  return found;
+  return found.value_or(Speeds());
 }
 
-void KeptCheck::note_speeds(const StepSeconds& s) const {
+void KeptCheck::note_speeds(const Speeds& s) const {
+  const StepSeconds tokens = s.tokens.value_or(StepSeconds()), prompts = s.prompts.value_or(StepSeconds());
   for (const std::string& key : keys_) {
     const auto record = store_.find(key);
     if (!record || !record->self_check) continue;
     openvino::BlobCheck check = *record->self_check;
-    check.device_seconds = s.device;
-    check.cpu_seconds = s.standby;
+    check.device_seconds = tokens.device;
+    check.cpu_seconds = tokens.standby;
+    check.device_prompt_seconds = prompts.device;
+    check.cpu_prompt_seconds = prompts.standby;
     (void)store_.note_self_check(key, check);
   }
 }

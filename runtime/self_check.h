@@ -42,8 +42,8 @@ class KeptCheck {
   void write(const SelfCheck& check, bool passed) const;
 
   // What a row takes on either side, kept beside the verdict; none unless every graph has the same.
-  std::optional<StepSeconds> speeds() const;
-  void note_speeds(const StepSeconds& seconds) const;
+  Speeds speeds() const;
+  void note_speeds(const Speeds& speeds) const;
 
  private:
   openvino::BlobStore store_;

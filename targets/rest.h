@@ -13,6 +13,7 @@ namespace onw {
 struct Upkeep {
   bool busy = false;          // now: a step would have to wait until it is done
   bool more_to_come = false;  // something is being prepared, or is to be done in the next rest
+  bool wants_rest = false;    // of that: a rest would be made use of at once
   int64_t improvements = 0;   // done since the target was made, each of which may have made it faster
 };
 

@@ -14,6 +14,7 @@
 #include "base/temp_folder.h"
 #include "targets/conformance_steps.h"
 #include "targets/op_observer.h"
+#include "targets/openvino/compile_ahead.h"
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/testing.h"
 #include "targets/rest.h"
@@ -110,8 +111,11 @@ class OpenVinoFused : public ::testing::Test {
   // Fused lengths of 16, 32 and 64 positions, for 1 and for 8 rows.
   static constexpr size_t kForms = 6;
 
-  static std::unique_ptr<Executable> on_store(const fs::path& folder, FusedOptions fused) {
+  static const RandomModel& small_model() {
     static const RandomModel m = model("qwen3", 1);
+    return m;
+  }
+  static OpenVinoOptions options_on(const fs::path& folder, FusedOptions fused) {
     auto runtime = openvino::Runtime::load(beside_the_tests("libfake_openvino.so"));
     EXPECT_TRUE(runtime) << runtime.error().message;
     OpenVinoOptions options{.runtime = *runtime,
@@ -128,7 +132,11 @@ class OpenVinoFused : public ::testing::Test {
                      .model = "small",
                      .weights_digest = "w",
                      .platform = "GPU"};  // one route
-    auto made = make_openvino(m.program, m.weights, options);
+    return options;
+  }
+  static std::unique_ptr<Executable> on_store(const fs::path& folder, FusedOptions fused) {
+    const RandomModel& m = small_model();
+    auto made = make_openvino(m.program, m.weights, options_on(folder, std::move(fused)));
     EXPECT_TRUE(made) << made.error().message;
     return made ? std::move(*made) : nullptr;
   }
@@ -227,6 +235,50 @@ TEST_F(OpenVinoFused, rows_without_logits_show_whether_a_graph_computes_what_the
   }
 }
 
+// For a device that is not here: the same graphs to the byte, or nobody would find them.
+TEST_F(OpenVinoFused, a_target_takes_all_that_was_compiled_ahead_and_compiles_nothing) {
+  const fs::path folder = *stores_ / "ahead";
+  const FusedOptions fused{.variants = 2, .layers = 0, .at_once_positions = 32, .on_news = board_.ear()};
+  const auto stored = openvino::compile_everything_into_store(small_model().program, small_model().weights,
+                                                              options_on(folder, fused), "4000");
+  ASSERT_TRUE(stored) << stored.error().message;
+  EXPECT_EQ(stored->fused_tokens, 32);
+  EXPECT_EQ(stored->fused_trouble, "");
+  std::vector<std::pair<std::string, int64_t>> graphs;
+  for (const openvino::Blob& b : stored->blobs) graphs.emplace_back(b.record.segment, b.record.rows);
+  using P = std::pair<std::string, int64_t>;
+  EXPECT_THAT(graphs,
+              ElementsAre(P{"body.0", 1}, P{"body.1", 1}, P{"head", 1}, P{"body.0", 8}, P{"body.1", 8}, P{"head", 8},
+                          P{"attention.16", 1}, P{"attention.32", 1}, P{"attention.16", 8}, P{"attention.32", 8},
+                          P{"fused.16", 1}, P{"fused.16", 8}, P{"fused.32", 1}, P{"fused.32", 8}));
+  told("compile=crash");
+  const auto made = on_store(folder, fused);
+  ASSERT_NE(made, nullptr);
+  ASSERT_TRUE(board_.wait_for_done());
+  EXPECT_EQ(board_.all(What::compiled).size(), 4U);
+  EXPECT_TRUE(board_.all(What::failed).empty());
+  const auto sequence = new_sequence(*made);
+  EXPECT_EQ(step_rested(*made, *sequence, 1).fused, 1);
+}
+
+// What cannot be had of them is told, and the others stay.
+TEST_F(OpenVinoFused, graphs_with_attention_inside_that_do_not_compile_ahead_leave_the_others) {
+  const FusedOptions fused{.variants = 2, .layers = 0, .at_once_positions = 64};
+  const auto ahead = [&](FusedOptions f) {
+    return openvino::compile_everything_into_store(small_model().program, small_model().weights,
+                                                   options_on(*stores_ / "trouble", std::move(f)), "4000");
+  };
+  told("compile=fail;compile.where=k_new");
+  const auto stored = ahead(fused);
+  ASSERT_TRUE(stored) << stored.error().message;
+  EXPECT_EQ(stored->blobs.size(), 10U);
+  EXPECT_EQ(stored->fused_tokens, 0);
+  EXPECT_THAT(stored->fused_trouble, HasSubstr("Compiler returned an error"));
+  const auto without = ahead({});
+  ASSERT_TRUE(without);
+  EXPECT_EQ(without->fused_trouble, "") << "nobody wants them";
+}
+
 // A quarter of a length is when it is made: 32 positions behind 8, 64 behind 16.
 TEST_F(OpenVinoFused, longer_graphs_are_compiled_when_conversations_come_near) {
   const auto made = target(2, 0);
@@ -244,6 +296,18 @@ TEST_F(OpenVinoFused, longer_graphs_are_compiled_when_conversations_come_near) {
 }
 
 // At 16 cached positions the shortest still covers a step; at 17 the next one takes over.
+TEST_F(OpenVinoFused, a_rest_is_wanted_where_a_graph_waits_to_be_loaded_and_no_longer) {
+  told("compile=slow;compile.where=k_new");
+  const auto made = target();
+  EXPECT_TRUE(upkeep(*made).more_to_come);
+  EXPECT_FALSE(upkeep(*made).wants_rest) << "nothing is compiled yet";
+  ASSERT_TRUE(board_.wait_for(1));
+  EXPECT_TRUE(upkeep(*made).wants_rest);
+  rest(*made, true);
+  while (upkeep(*made).wants_rest) std::this_thread::yield();
+  EXPECT_EQ(board_.all(What::loaded).size(), 1U);
+}
+
 TEST_F(OpenVinoFused, the_shortest_that_covers_a_step_computes_it) {
   const auto made = target(4);
   ASSERT_TRUE(board_.wait_for(kForms));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "passes/quantise.h"
 #include "targets/conformance.h"
@@ -172,6 +173,37 @@ TEST_F(WithOpenVino, agrees_with_the_reference_in_every_kind_of_format) {
   for (const WeightFormat format : {f16, q8c, q4g32, q4g32m, q5g32m})
     agrees(model("llama", 320, format, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(format));
   agrees(model("llama", 512, u2g128, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(u2g128));
+}
+
+// Each matrix of a model in another format, until every family has had them all, and experts what the host reads.
+TEST_F(WithOpenVino, agrees_with_the_reference_in_every_format_of_every_family) {
+  using enum WeightFormat;
+  const std::vector<WeightFormat> of_graphs = {f32,     f16,    bf16, q8c,    q8g128, q8g32, q4g128, q4g32,
+                                               q4sg128, q4sg32, q4c,  q4g32m, q5g32m, nf4c,  u2g128};
+  const std::vector<WeightFormat> of_experts = {f16, q8c, q8g32, q4c, q4g128, q4g32m, nf4c, mxfp4, u2g128};
+  for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "lfm2", "qwen3_5",
+                             "qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"}) {
+    size_t next = 0, next_of_experts = 0;
+    std::set<WeightFormat> seen, seen_of_experts;
+    const auto missing = [&] { return seen.size() < of_graphs.size(); };
+    for (int number = 0; number < 4 && missing(); ++number) {
+      nlohmann::json config = tiny_config(family, 512);
+      config["num_hidden_layers"] = 2;
+      const RandomModel m = random_model(config, [&](const WeightDecl& w) {
+        if (w.role == WeightRole::expert) return of_experts[next_of_experts++ % of_experts.size()];
+        return of_graphs[next++ % of_graphs.size()];
+      });
+      for (const WeightDecl& w : m.program.weights) {
+        if (w.role == WeightRole::matrix || w.role == WeightRole::head) seen.insert(w.format);
+        if (w.role == WeightRole::expert) seen_of_experts.insert(w.format);
+      }
+      agrees(m, {.kv = KvFormat::f32}, {18}, {15, 1, 2}, family);
+    }
+    for (const WeightFormat f : of_graphs) EXPECT_TRUE(seen.contains(f)) << family << ": no weight in " << name(f);
+    if (next_of_experts > of_experts.size())
+      for (const WeightFormat f : of_experts)
+        EXPECT_TRUE(seen_of_experts.contains(f)) << family << ": no expert in " << name(f);
+  }
 }
 
 TEST_F(WithOpenVino, agrees_with_the_reference_in_a_rotated_basis) {

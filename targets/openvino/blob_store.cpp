@@ -76,10 +76,15 @@ ordered_json to_json(const BlobRecord& r) {
                        {"model_folder", r.model_folder},
                        {"without_weights", r.without_weights}};
   if (r.self_check)
-    json["self_check"] = {{"passed", r.self_check->passed},          {"rows", r.self_check->rows},
-                          {"mean_kl", r.self_check->mean_kl},        {"same_first", r.self_check->same_first},
-                          {"message", r.self_check->message},        {"device_seconds", r.self_check->device_seconds},
-                          {"cpu_seconds", r.self_check->cpu_seconds}};
+    json["self_check"] = {{"passed", r.self_check->passed},
+                          {"rows", r.self_check->rows},
+                          {"mean_kl", r.self_check->mean_kl},
+                          {"same_first", r.self_check->same_first},
+                          {"message", r.self_check->message},
+                          {"device_seconds", r.self_check->device_seconds},
+                          {"cpu_seconds", r.self_check->cpu_seconds},
+                          {"device_prompt_seconds", r.self_check->device_prompt_seconds},
+                          {"cpu_prompt_seconds", r.self_check->cpu_prompt_seconds}};
   return json;
 }
 
@@ -99,7 +104,9 @@ std::optional<BlobCheck> check_from_json(const nlohmann::json& json) {
                    .same_first = static_cast<int>(*same),
                    .message = find_string(json, "message").value_or(""),
                    .device_seconds = seconds("device_seconds"),
-                   .cpu_seconds = seconds("cpu_seconds")};
+                   .cpu_seconds = seconds("cpu_seconds"),
+                   .device_prompt_seconds = seconds("device_prompt_seconds"),
+                   .cpu_prompt_seconds = seconds("cpu_prompt_seconds")};
 }
 
 // A record is our own writing, but the disk is not ours alone: any value may be of another type, or nonsense.

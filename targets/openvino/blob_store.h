@@ -47,8 +47,10 @@ struct BlobCheck {
   double mean_kl = 0;
   int same_first = 0;        // rows with the same first choice
   std::string message = {};  // what else is to be said of it
-  // For one row, where that was measured later: by the device with all its graphs, and by the CPU target.
+  // For one row, where that was measured later: by the device with all its graphs, and by the CPU target; the same for
+  // a row of a prompt.
   double device_seconds = 0, cpu_seconds = 0;
+  double device_prompt_seconds = 0, cpu_prompt_seconds = 0;
 };
 
 struct BlobRecord {

@@ -2,13 +2,12 @@
 #include <list>
 
 #include "graph/ops.h"
-#include "targets/openvino/attention_graph.h"
 #include "targets/openvino/attention_requests.h"
+#include "targets/openvino/attention_shapes.h"
 #include "targets/openvino/chunk_masks.h"
 #include "targets/openvino/chunk_merge.h"
 #include "targets/openvino/kv_chunks.h"
 #include "targets/openvino/kv_side.h"
-#include "targets/openvino/lower.h"
 #include "targets/openvino/sinks.h"
 
 namespace onw::openvino {
@@ -33,14 +32,12 @@ class ChunkSide final : public KvSide {
         requests_(
             chunks.runtime, [this](const AttentionShape& shape) { return compile(shape); }, chunks.memory,
             chunks.most_requests) {
-    ChunkForm form{.states = {},
-                   .kv = options.kv,
-                   .max_context = options.max_context,
-                   .base = chunks.base,
-                   .max_step_rows = options.max_step_rows,
-                   .memory = chunks.memory};
-    for (const StateDecl& s : program.states) (is_recurrent(s) ? form.recurrent : form.states).push_back(s);
-    form_ = std::make_shared<const ChunkForm>(std::move(form));
+    form_ = std::make_shared<const ChunkForm>(openvino::chunk_form(program, {.states = {},
+                                                                             .kv = options.kv,
+                                                                             .max_context = options.max_context,
+                                                                             .base = chunks.base,
+                                                                             .max_step_rows = options.max_step_rows,
+                                                                             .memory = chunks.memory}));
   }
 
   Result<void> plan(const Program& program, const CutFunction& cut, const BufferPlan& buffers,
@@ -74,7 +71,7 @@ class ChunkSide final : public KvSide {
         s.sinks = std::move(*sinks);
       }
     }
-    RETURN_IF_ERROR(compile_all());
+    RETURN_IF_ERROR(compile_all(program, cut));
     auto spare = chunks_.memory.allocate(widest_query() * options_.max_rows * 4);
     RETURN_IF_ERROR(spare);
     spare_ = std::move(*spare);
@@ -153,31 +150,16 @@ class ChunkSide final : public KvSide {
 
   // ---- Once
 
-  // Each with small constants of its own: where they lie is part of its text, which must be the same whatever other
-  // graphs there are.
   Result<CompiledModel> compile(const AttentionShape& shape) {
-    auto own = Constants::create({});
-    RETURN_IF_ERROR(own);
-    Constants& constants = constants_.emplace_back(std::move(*own));
-    const auto ir = lower(attention_graph(shape), {}, constants, chunks_.formats);
-    RETURN_IF_ERROR(ir);
-    return chunks_.compile({fmt::format("attention.{}", shape.length), shape.rows, ir->xml}, constants);
+    auto lowered = lower_attention(shape, chunks_.formats);
+    RETURN_IF_ERROR(lowered);
+    const Constants& constants = constants_.emplace_back(std::move(lowered->constants));
+    return chunks_.compile(attention_job(shape, lowered->ir), constants);
   }
 
-  Result<void> compile_all() {
-    for (const auto& between : steps_)
-      for (const ChunkStep& s : between) {
-        if (s.writes) continue;
-        for (const int64_t rows : chunks_.block_rows) RETURN_IF_ERROR(compile_lengths(s, rows));
-      }
-    return {};
-  }
-
-  Result<void> compile_lengths(const ChunkStep& s, int64_t rows) {
-    if (s.ring > 0) return requests_.compile(shape_of(s, rows, s.ring));
-    const int64_t last = chunk_of(options_.max_context - 1, form_->base).index;
-    for (int64_t i = 0; i <= last; ++i)
-      RETURN_IF_ERROR(requests_.compile(shape_of(s, rows, chunk_at(i, form_->base).length)));
+  Result<void> compile_all(const Program& program, const CutFunction& cut) {
+    for (const AttentionShape& shape : attention_shapes(program, cut, *form_, chunks_.block_rows))
+      RETURN_IF_ERROR(requests_.compile(shape));
     return {};
   }
 

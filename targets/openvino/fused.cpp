@@ -18,6 +18,10 @@ std::vector<int64_t> FusedForm::chunks_of(const StateDecl& state, const ChunkFor
   return ring > 0 ? std::vector<int64_t>{ring} : chunks;
 }
 
+bool can_fuse(const CutFunction& cut) {
+  return std::ranges::all_of(cut.host, [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); });
+}
+
 std::vector<FusedForm> fused_forms(std::span<const int64_t> block_rows, const ChunkForm& cache) {
   std::vector<FusedForm> forms;
   const auto is_ring = [&](const StateDecl& s) { return cache.ring(s) > 0; };
@@ -49,6 +53,15 @@ Result<std::vector<Ir>> lower_fused(const Program& program, const CutFunction& p
     graphs.push_back(std::move(*ir));
   }
   return graphs;
+}
+
+std::vector<CompileJob> fused_jobs(const FusedForm& form, std::span<const Ir> graphs) {
+  std::vector<CompileJob> jobs;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const std::string piece = graphs.size() > 1 ? fmt::format(".{}", i) : "";
+    jobs.push_back({.segment = fmt::format("fused.{}{}", form.length, piece), .rows = form.rows, .xml = graphs[i].xml});
+  }
+  return jobs;
 }
 
 void write_fused_mask(const FusedForm& form, int64_t positions, int64_t window, int64_t first, int64_t rows,

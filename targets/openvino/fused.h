@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "passes/cut.h"
+#include "targets/openvino/compile_jobs.h"
 #include "targets/openvino/constants.h"
 #include "targets/openvino/kv_chunks.h"
 #include "targets/openvino/lower.h"
@@ -23,6 +24,9 @@ struct FusedForm {
   std::vector<int64_t> chunks_of(const StateDecl& state, const ChunkForm& cache) const;
 };
 
+// Whether the host acts between the segments for caches alone: no graph has the other steps inside.
+bool can_fuse(const CutFunction& cut);
+
 // One for each of `block_rows` and each length, the shortest first: the first chunk, the first two, ..., up to 32 times
 // cache.base or to what covers the context. Where every state is a window, one length covers all.
 std::vector<FusedForm> fused_forms(std::span<const int64_t> block_rows, const ChunkForm& cache);
@@ -32,6 +36,9 @@ std::vector<FusedForm> fused_forms(std::span<const int64_t> block_rows, const Ch
 Result<std::vector<Ir>> lower_fused(const Program& program, const CutFunction& pieces, const FusedForm& form,
                                     const ChunkForm& cache, const WeightSet& weights, Constants& constants,
                                     std::string_view device);
+
+// To be compiled; they point into the graphs.
+std::vector<CompileJob> fused_jobs(const FusedForm& form, std::span<const Ir> graphs);
 
 // What the graphs' mask of a window's states has for rows [first, first + rows): [form.rows, positions + form.rows], 0
 // or kMasked. The rows behind the last one fill the block up, and see themselves.

@@ -103,7 +103,7 @@ Result<void> FusedVariants::make(Variant& v) const {
   RETURN_IF_ERROR(graphs);
   v.graphs = std::move(*graphs);
   if (!setup_.options.blobs) return {};
-  auto blobs = compile_for_later(jobs_of(v), *v.constants, setup_.properties, setup_.options, stop_);
+  auto blobs = compile_for_later(fused_jobs(v.form, v.graphs), *v.constants, setup_.properties, setup_.options, stop_);
   RETURN_IF_ERROR(blobs);
   v.blobs = std::move(*blobs);
   const auto check = [](const Blob& b) { return b.record.self_check; };
@@ -113,21 +113,11 @@ Result<void> FusedVariants::make(Variant& v) const {
   return {};
 }
 
-std::vector<CompileJob> FusedVariants::jobs_of(const Variant& v) {
-  std::vector<CompileJob> jobs;
-  for (size_t i = 0; i < v.graphs.size(); ++i) {
-    const std::string piece = v.graphs.size() > 1 ? fmt::format(".{}", i) : "";
-    jobs.push_back(
-        {.segment = fmt::format("fused.{}{}", v.form.length, piece), .rows = v.form.rows, .xml = v.graphs[i].xml});
-  }
-  return jobs;
-}
-
 // ---- While nothing runs
 
 Result<std::vector<CompiledModel>> FusedVariants::models_of(const Variant& v) const {
   std::vector<CompiledModel> models;
-  const std::vector<CompileJob> jobs = jobs_of(v);
+  const std::vector<CompileJob> jobs = fused_jobs(v.form, v.graphs);
   for (size_t i = 0; i < jobs.size(); ++i) {
     auto model = v.blobs.empty() ? compile_graph(jobs[i], *v.constants, setup_.properties, setup_.options)
                                  : load_compiled(jobs[i], v.blobs[i], *v.constants, setup_.properties, setup_.options);
@@ -149,8 +139,10 @@ void FusedVariants::rest(bool resting) {
 Upkeep FusedVariants::upkeep() const {
   const std::lock_guard lock(mutex_);
   const auto to_make = [&](const auto& v) { return v->state == Variant::State::waiting && is_due(v->form); };
+  const bool to_load = next_to_load() != nullptr;
   return {.busy = loading_,
-          .more_to_come = loading_ || std::ranges::any_of(variants_, to_make) || next_to_load() != nullptr,
+          .more_to_come = loading_ || to_load || std::ranges::any_of(variants_, to_make),
+          .wants_rest = loading_ || to_load,
           .improvements = loads_};
 }
 

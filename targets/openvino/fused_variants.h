@@ -75,7 +75,6 @@ class FusedVariants {
   bool is_due(const FusedForm& form) const;
   bool wait_until_due(const Variant& variant);
   Result<void> make(Variant& variant) const;
-  static std::vector<CompileJob> jobs_of(const Variant& variant);
   Result<std::vector<CompiledModel>> models_of(const Variant& variant) const;
   void load_all();
   Variant* next_to_load() const;

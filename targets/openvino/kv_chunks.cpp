@@ -96,6 +96,11 @@ Result<std::shared_ptr<KvChunk>> KvChunk::copy(const HostMemory& memory) const {
   return chunk;
 }
 
+ChunkForm chunk_form(const Program& program, ChunkForm form) {
+  for (const StateDecl& s : program.states) (is_recurrent(s) ? form.recurrent : form.states).push_back(s);
+  return form;
+}
+
 ChunkForm::Cell ChunkForm::cell(const StateDecl& state, int64_t position) const {
   if (const int64_t length = ring(state); length > 0) return {{0, 0, length}, position % length};
   const ChunkPlace place = chunk_of(position, base);

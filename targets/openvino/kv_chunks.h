@@ -73,6 +73,9 @@ struct ChunkForm {
   Cell cell(const StateDecl& state, int64_t position) const;
 };
 
+// Of a program's states; `form` has the rest.
+ChunkForm chunk_form(const Program& program, ChunkForm form);
+
 class ChunkSequence final : public Sequence {
  public:
   explicit ChunkSequence(std::shared_ptr<const ChunkForm> form);

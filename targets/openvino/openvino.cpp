@@ -402,9 +402,7 @@ class OpenVino final : public Executable, public Rests {
   // Where the host has to act for caches alone. Values of their own places: in one graph an input may not lie where an
   // output does.
   Result<void> plan_fused(const Program& program) {
-    const bool only_caches =
-        std::ranges::all_of(cut_.host, [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); });
-    if (options_.fused.variants <= 0 || kv_->chunk_form() == nullptr || !only_caches) {
+    if (options_.fused.variants <= 0 || kv_->chunk_form() == nullptr || !can_fuse(cut_)) {
       without_fused("");
       return {};
     }

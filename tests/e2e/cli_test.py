@@ -304,6 +304,13 @@ class Measuring(unittest.TestCase):
         table = onw("bench", "tiny", "--prompt", "16", "--decode", "0", "--profile").stdout
         self.assertIn("SHARE", table)
 
+    def test_inspect_says_where_attention_inside_the_graphs_changes_nothing(self):
+        for words in ["--device", "CPU"], []:  # and the default, where there is no OpenVINO
+            done = onw("inspect", "tiny", *words, "--fused", "yes", ONW_OPENVINO_DIR="/no/such/folder")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("--fused yes changes nothing on CPU: graphs with attention inside are for the NPU and the GPU", done.stderr)
+        self.assertNotIn("changes nothing", onw("inspect", "tiny", "--device", "CPU").stderr)
+
     def test_inspect_tells_formats_and_memory(self):
         found = json.loads(onw("inspect", "tiny", "--json", "--context", "512").stdout)
         self.assertEqual((found["family"], found["layers"]), ("llama", 2))

@@ -184,6 +184,27 @@ class Compile(Folder):
         self.assertEqual(done.returncode, 2)
         self.assertIn("unset it for --platform 4000", done.stderr)
 
+    def test_a_generation_that_is_not_here_is_compiled_for_with_attention_between_and_inside_the_graphs(self):
+        done = onw("compile", "tiny", "--platform", 4000, **self.words())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for graph in ("body.0", "head", "attention.1024", "fused.1024"):
+            self.assertRegex(done.stdout, rf"{re.escape(graph)} +1 ")
+            self.assertRegex(done.stdout, rf"{re.escape(graph)} +64 ")
+        self.assertIn("Attention inside the graphs up to 1024 tokens", done.stderr)
+        self.assertIn("They were not tried: no NPU 4000 was asked to load them\n", done.stderr)
+        self.assertNotIn("fused", onw("compile", "tiny", "--platform", 4000, "--fused", "no", **self.words()).stdout)
+        again = onw("compile", "tiny", "--platform", 4000, **self.words("compile=crash"))
+        self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
+        shutil.rmtree(self.cache)
+        done = onw("compile", "tiny", "--platform", 5010, **self.words("compile=fail;compile.where=k_new"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("attention.1024", done.stdout)
+        self.assertNotIn("fused", done.stdout)
+        self.assertIn("Attention inside the graphs: not to be had: ", done.stderr)
+        done = onw("compile", "tiny", "--platform", 3720, **self.words("compile=none"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("intel-driver-compiler-npu", done.stderr)
+
     def test_graphs_that_do_not_load_are_an_error_and_what_is_not_tried_is_said(self):
         done = onw("compile", "tiny", **self.words("import=fail"))
         self.assertEqual(done.returncode, 1, done.stdout)

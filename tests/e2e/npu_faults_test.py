@@ -50,6 +50,20 @@ class Npu(unittest.TestCase):
         self.assertNotIn("srv", report)
         self.assertNotIn("some body/", report)
 
+    def test_a_report_names_no_folder_however_it_is_called(self):
+        for name in ("it's mine", 'a "quoted" one', "with: a colon", "tab\there", "semi, comma", "naïve ünï"):
+            with tempfile.TemporaryDirectory() as top:
+                place = pathlib.Path(top, name)
+                place.mkdir()
+                (place / "libopenvino_c.so").symlink_to(FAKE)
+                words = dict(ONW_OPENVINO_DIR=place, HOME=place / "home", ONW_HOME=place / "models of mine", ONW_CACHE=place / "cache",
+                             ONW_DEVICE=place / "device", ONW_FAKE_OPENVINO=f"compile=fail;says=cannot open {place}/plugins/libx.so: no")
+                self.assertIn(str(place), onw("doctor", **words).stdout)
+                report = onw("doctor", "--report", **words).stdout
+                self.assertIn("libx.so", report)
+                for part in (top, name, "models of mine", "plugins"):
+                    self.assertNotIn(part, report)
+
     def test_who_asks_for_a_device_that_does_not_work_is_told_what_to_do(self):
         for script, said in (("version=2023.3.0", "onw needs 2025.0 or later"), ("core=fail", "no plugins.xml"),
                              ("compile=fail", "Compiler returned an error")):
