@@ -115,6 +115,19 @@ TEST_F(KeptSelfCheck, is_made_anew_where_a_verdict_is_damaged_or_cannot_be_kept)
   EXPECT_FALSE(KeptCheck(store_, {}).read()) << "of no graph there is no verdict";
 }
 
+TEST_F(KeptSelfCheck, has_speeds_beside_it_of_tokens_and_of_prompts) {
+  ASSERT_TRUE(check_once(kept_, good_, cpu_, "NPU"));
+  EXPECT_EQ(kept_.speeds(), Speeds());
+  for (const Speeds& s : {Speeds{.prompts = StepSeconds{.02, .002}},
+                          Speeds{.tokens = StepSeconds{.2, .1}, .prompts = StepSeconds{.02, .002}}}) {
+    kept_.note_speeds(s);
+    EXPECT_EQ(kept_.speeds(), s);
+    EXPECT_TRUE(kept_.read()) << "the verdict stays";
+  }
+  kept_.note_speeds({});
+  EXPECT_EQ(kept_.speeds(), Speeds());
+}
+
 // A device that fails while it is checked is no verdict about its numbers: the next start tries again.
 TEST_F(KeptSelfCheck, that_could_not_be_made_is_not_kept) {
   FakeExecutable lost({.before_step = [](const Step&, const CancelToken&) { return error(Code::internal, "LOST"); }});
