@@ -170,16 +170,16 @@ TEST_F(WithOpenVino, computes_experts_as_the_cpu_does_where_it_is_not_exact) {
 // Every format by itself is the business of the lowering's test.
 TEST_F(WithOpenVino, agrees_with_the_reference_in_every_kind_of_format) {
   using enum WeightFormat;
-  for (const WeightFormat format : {f16, q8c, q4g32, q4g32m, q5g32m})
-    agrees(model("llama", 320, format, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(format));
-  agrees(model("llama", 512, u2g128, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(u2g128));
+  for (const WeightFormat format :
+       {f32, f16, bf16, q8c, q8g128, q8g32, q4g128, q4g32, q4sg128, q4sg32, q4c, q4g32m, q5g32m, u2g128})
+    agrees(model("llama", 512, format, 0, 1), {.kv = KvFormat::f32}, {12}, {9, 1}, name(format));
 }
 
 // Each matrix of a model in another format, until every family has had them all, and experts what the host reads.
 TEST_F(WithOpenVino, agrees_with_the_reference_in_every_format_of_every_family) {
   using enum WeightFormat;
-  const std::vector<WeightFormat> of_graphs = {f32,     f16,    bf16, q8c,    q8g128, q8g32, q4g128, q4g32,
-                                               q4sg128, q4sg32, q4c,  q4g32m, q5g32m, nf4c,  u2g128};
+  const std::vector<WeightFormat> of_graphs = {f32,   f16,     bf16,   q8c, q8g128, q8g32,  q4g128,
+                                               q4g32, q4sg128, q4sg32, q4c, q4g32m, q5g32m, u2g128};
   const std::vector<WeightFormat> of_experts = {f16, q8c, q8g32, q4c, q4g128, q4g32m, nf4c, mxfp4, u2g128};
   for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "lfm2", "qwen3_5",
                              "qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"}) {
@@ -203,6 +203,22 @@ TEST_F(WithOpenVino, agrees_with_the_reference_in_every_format_of_every_family) 
     if (next_of_experts > of_experts.size())
       for (const WeightFormat f : of_experts)
         EXPECT_TRUE(seen_of_experts.contains(f)) << family << ": no expert in " << name(f);
+  }
+}
+
+// NF4's levels are the CPU's rounded to codes of INT8, and the device's own.
+TEST_F(WithOpenVino, agrees_with_the_reference_in_NF4_by_what_its_levels_are_rounded_to) {
+  for (const char* family : {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "lfm2", "qwen3_5",
+                             "qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"}) {
+    const RandomModel m = model(family, 320, WeightFormat::nf4c, 0, 1);
+    const auto ours = openvino_of(m, {.kv = KvFormat::f32, .exact = true});
+    const auto reference = make_reference(set_kv_format(m.program, "f32"), m.weights, {.threads = 2});
+    ASSERT_TRUE(ours != nullptr && reference) << family;
+    const auto ids = some_tokens(*ours, 12, 5);
+    const auto expected = logits_in_segments(**reference, ids, std::vector<int64_t>{100});
+    const auto got = logits_in_segments(*ours, ids, std::vector<int64_t>{9, 1});
+    ASSERT_TRUE(expected && got) << family;
+    EXPECT_LE(mean_kl(*expected, *got, m.program.vocabulary), 5e-3) << family;
   }
 }
 

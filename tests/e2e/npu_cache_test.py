@@ -191,7 +191,7 @@ class Compile(Folder):
             self.assertRegex(done.stdout, rf"{re.escape(graph)} +1 ")
             self.assertRegex(done.stdout, rf"{re.escape(graph)} +64 ")
         self.assertIn("Attention inside the graphs up to 1024 tokens", done.stderr)
-        self.assertIn("They were not tried: no NPU 4000 was asked to load them\n", done.stderr)
+        self.assertTrue(done.stderr.endswith(" 4000 was asked to load them\n"), done.stderr)
         self.assertNotIn("fused", onw("compile", "tiny", "--platform", 4000, "--fused", "no", **self.words()).stdout)
         again = onw("compile", "tiny", "--platform", 4000, **self.words("compile=crash"))
         self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
