@@ -11,11 +11,11 @@ namespace onw {
 namespace {
 
 constexpr std::array kNames = {
-    std::pair{DType::f32, std::string_view("f32")},  std::pair{DType::f16, std::string_view("f16")},
-    std::pair{DType::i8, std::string_view("i8")},    std::pair{DType::u8, std::string_view("u8")},
-    std::pair{DType::i32, std::string_view("i32")},  std::pair{DType::boolean, std::string_view("bool")},
-    std::pair{DType::q8, std::string_view("q8")},    std::pair{DType::route, std::string_view("route")},
-    std::pair{DType::none, std::string_view("none")}};
+    std::pair{DType::f32, std::string_view("f32")},      std::pair{DType::f16, std::string_view("f16")},
+    std::pair{DType::i8, std::string_view("i8")},        std::pair{DType::u8, std::string_view("u8")},
+    std::pair{DType::i4, std::string_view("i4")},        std::pair{DType::i32, std::string_view("i32")},
+    std::pair{DType::boolean, std::string_view("bool")}, std::pair{DType::q8, std::string_view("q8")},
+    std::pair{DType::route, std::string_view("route")},  std::pair{DType::none, std::string_view("none")}};
 
 bool parse_integer(std::string_view text, int64_t& value) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);

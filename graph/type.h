@@ -14,6 +14,7 @@ enum class DType : uint8_t {
   f16,
   i8,
   u8,
+  i4,  // two to a byte, the low bits first
   i32,
   boolean,
   q8,     // INT8 codes with an FP32 scale per row and group (quantize)

@@ -212,21 +212,22 @@ class Legalizer {
     return node(Op::concat, parts, {{"axis", static_cast<int64_t>(current_->type.shape.size()) - 1}});
   }
 
-  bool codes(Value v) const {
+  // The largest code of run time that v is made of; 0 where it is none.
+  double largest_code(Value v) const {
     const Node& n = from(v);
-    if (n.op == Op::input) return n.type.dtype == DType::i8;
-    return (n.op == Op::convert || n.op == Op::reshape || n.op == Op::transpose || n.op == Op::slice) &&
-           codes(n.inputs[0]);
+    if (n.op == Op::input) return n.type.dtype == DType::i8 ? 127 : n.type.dtype == DType::i4 ? 8 : 0;
+    const bool moves = n.op == Op::convert || n.op == Op::reshape || n.op == Op::transpose || n.op == Op::slice;
+    return moves ? largest_code(n.inputs[0]) : 0;
   }
-  bool runs_over_codes(const Node& n) const { return codes(n.inputs[1]) && !codes(n.inputs[0]); }
+  bool runs_over_codes(const Node& n) const { return largest_code(n.inputs[1]) > 0 && largest_code(n.inputs[0]) == 0; }
 
-  // |y| <= 1 sums to at most so many codes' worth of 127 as there are inputs; where that is beyond the largest number,
-  // rows are divided by what they sum to as well: a constant would leave nothing of the small values behind a large
-  // one. The codes' scale, where one follows, comes before what was divided out: without it the product may not be
-  // held.
+  // |y| <= 1 sums to at most so many codes' worth of 127 (of 8) as there are inputs; where that is beyond the largest
+  // number, rows are divided by what they sum to as well: a constant would leave nothing of the small values behind a
+  // large one. The codes' scale, where one follows, comes before what was divided out: without it the product may not
+  // be held.
   Value raw_codes(const Node& product, Value scale) {
     const Value x = to_.map(product.inputs[0]), codes = to_.map(product.inputs[1]);
-    const bool many = 127.0 * static_cast<double>(type(x).last()) > kLargest;
+    const bool many = largest_code(product.inputs[1]) * static_cast<double>(type(x).last()) > kLargest;
     const Value largest = row_largest(x, 0x1p-13);
     Value y = node(Op::divide, {x, largest}), shares;
     if (many) {

@@ -13,7 +13,8 @@ namespace onw {
 //                  (sqrt(eps) * 16 / largest)^2.
 //   wide products  of two run-time values, weights of attention with V, in parts of 256 columns: beyond those the
 //                  device computes something else.
-//   raw codes      a row that meets INT8 codes of run time is divided by its largest value, and by what it sums to
+//   raw codes      a row that meets INT8 or INT4 codes of run time is divided by its largest value, and by what it sums
+//   to
 //                  where so many codes could sum beyond 65504; the product is multiplied with both afterwards.
 //   soft cap       1/cap goes before the product with a weight: after it, blocks of 16 rows come out wrong.
 //   masks          are no lower than -32752, so that no score becomes -infinity: a row that sees nothing would be NaN,

@@ -156,6 +156,7 @@ Result<CompiledAhead> for_platform(const std::filesystem::path& model_folder,
   OpenVinoOptions o{.runtime = std::move(runtime),
                     .kv = platform.kv.value_or(kv_default(model->program).format),
                     .block_rows = plan->block_rows,
+                    .expert_requests = plan->expert_requests,
                     .openvino_device = std::string(platform.openvino),
                     .properties = openvino::properties_of(platform),
                     .blobs = std::move(*blobs)};

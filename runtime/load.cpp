@@ -26,6 +26,7 @@
 #include "store/cache_store.h"
 #include "store/model_folder.h"
 #include "targets/cpu/cpu.h"
+#include "targets/openvino/expert_side.h"
 #include "targets/openvino/fused.h"
 #include "targets/openvino/openvino.h"
 #include "targets/openvino/platforms.h"
@@ -133,6 +134,7 @@ Result<void> plan_graphs(OpenVinoOptions& o, const openvino::Platform& platform,
   o.block_rows = plan->block_rows;
   o.resident_graphs = plan->resident_graphs;
   o.attention_requests = plan->attention_requests;
+  o.expert_requests = plan->expert_requests;
   o.fused.variants = plan->fused_variants;
   o.fused.layers = plan->fused_layers;
   o.properties = choice.stand_in ? openvino::stand_in_properties() : properties_of(platform);
@@ -233,6 +235,9 @@ Result<openvino::ModelShape> graph_shape(const Program& program, const WeightSet
   for (const auto& between : cut->host)
     shape.attentions +=
         static_cast<int>(std::ranges::count_if(between, [](const HostStep& s) { return s.node.op == Op::attention; }));
+  const auto experts = openvino::segments_before_experts(program, *cut, weights);
+  RETURN_IF_ERROR(experts);
+  shape.experts = static_cast<int>(experts->size());
   for (const WeightDecl& w : program.weights)
     if (const auto view = weights.find(w.name); view && w.role != WeightRole::expert && w.role != WeightRole::lookup)
       shape.weight_bytes += view->stored_bytes();

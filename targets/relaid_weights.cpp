@@ -97,10 +97,13 @@ Result<WeightSet> weights_in_layout(std::shared_ptr<const ModelFolder> folder, c
   const Owner* held = owner.get();
   std::vector<MappedWeights> files = {{held->folder->weights().path(), held->folder->weights().data()}};
   if (held->relaid.bytes() > 0) files.push_back({held->relaid.path(), held->relaid.data()});
+  std::vector<MappedWeights> expert_files;
+  if (const WeightFile& experts = held->folder->experts(); experts.bytes() > 0)
+    expert_files.push_back({experts.path(), experts.data()});
   return WeightSet{[held](std::string_view name) -> Result<WeightView> {
                      return held->relaid.has(name) ? held->relaid.weight(name) : held->folder->weight(name);
                    },
-                   owner, std::move(files)};
+                   owner, std::move(files), std::move(expert_files)};
 }
 
 }  // namespace onw

@@ -25,6 +25,7 @@ struct WeightSet {
   std::shared_ptr<const void> owner;
   // The files behind the views, for who maps them in its own way; none for weights in memory.
   std::vector<MappedWeights> files = {};
+  std::vector<MappedWeights> expert_files = {};  // of records of experts, which are no constants of any graph
 };
 
 }  // namespace onw

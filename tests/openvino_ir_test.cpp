@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/temp_folder.h"
 #include "passes/cut.h"
 #include "targets/openvino/attention_graph.h"
+#include "targets/openvino/expert_side.h"
 #include "targets/openvino/fused.h"
 #include "targets/openvino/graphs.h"
 #include "tests/random_model.h"
@@ -74,15 +76,15 @@ std::vector<std::string> faults(const std::string& xml, const std::byte* memory)
     if (l.type == "Gather") found.push_back(l.name + " looks rows up in the graph");
     if (l.type == "Sin" || l.type == "Cos") found.push_back(l.name + " makes angles in the graph");
     if (!attribute(l.line, "version").starts_with("opset")) found.push_back(l.name + " is of no opset");
-    if (l.type == "Result" || l.type == "Parameter")
+    if (l.type == "Result")
       for (const char* four : {"I4\"", "U4\"", "NF4\"", "U2\""})
         if (l.line.find(std::string("precision=\"") + four) != l.line.npos)
-          found.push_back(l.name + " crosses the graph's edge with four bits");
+          found.push_back(l.name + " leaves the graph with four bits");
     if (l.type == "Parameter" && (l.name == "mask" || l.name.ends_with(".mask")))
       for (const auto& [other, user] : layers)
         if (std::ranges::find(user.inputs, id) != user.inputs.end() && user.type != "Maximum")
           found.push_back(l.name + " reaches " + user.name + " as it comes");
-    if (low_bit(l.element) && l.type == "Const")
+    if (low_bit(l.element) && (l.type == "Const" || l.type == "Parameter"))
       for (const auto& [other, user] : layers)
         if (std::ranges::find(user.inputs, id) != user.inputs.end() && user.type != "Convert")
           found.push_back(l.name + " is read by a " + user.type);
@@ -105,7 +107,7 @@ TEST(IrFaults, are_found) {
               ElementsAre("a is a constant of booleans"));
   EXPECT_THAT(faults(layer("Gather", "", ""), nullptr), ElementsAre("a looks rows up in the graph"));
   EXPECT_THAT(faults(layer("Result", "", R"(precision="I4")"), nullptr),
-              ElementsAre("a crosses the graph's edge with four bits"));
+              ElementsAre("a leaves the graph with four bits"));
   EXPECT_THAT(faults(layer("Cos", "", ""), nullptr), ElementsAre("a makes angles in the graph"));
   const float infinite[] = {1, -INFINITY};
   EXPECT_THAT(faults(layer("Const", R"(element_type="f32" shape="2" offset="0" size="8")", ""),
@@ -182,6 +184,45 @@ TEST(IrFaults, no_graph_of_attention_has_one) {
         ASSERT_TRUE(ir) << ir.error().message;
         EXPECT_THAT(faults(ir->xml, constants->data()), IsEmpty());
       }
+}
+
+TEST(IrFaults, no_graph_of_experts_has_one) {
+  for (const char* family : {"qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"}) {
+    const RandomModel m = random_model(tiny_config(family, 320), [](const WeightDecl&) { return WeightFormat::q4c; });
+    const auto cut = cut_at_host_steps(*m.program.function("body"));
+    const auto shapes = openvino::expert_shapes(m.program, *cut, m.weights, 64);
+    ASSERT_TRUE(shapes) << shapes.error().message;
+    EXPECT_EQ(shapes->size(), 6U) << family << ": equal layers share their graphs";
+    for (const openvino::ExpertShape& shape : *shapes) {
+      auto constants = Constants::create({});
+      ASSERT_TRUE(constants);
+      const auto ir = openvino::lower_experts(shape, *constants, "4000");
+      ASSERT_TRUE(ir) << ir.error().message;
+      EXPECT_THAT(faults(ir->xml, constants->data()), IsEmpty()) << family;
+      const auto layers = layers_of(ir->xml);
+      EXPECT_EQ(std::ranges::count_if(layers, [](const auto& l) { return l.second.element == "i4"; }), 2 * shape.slots);
+    }
+  }
+}
+
+TEST(WrittenGraphs, are_those_of_experts_too_where_the_device_takes_them) {
+  const TempFolder folder;
+  const RandomModel m =
+      random_model(tiny_config("qwen3_moe", 320), [](const WeightDecl&) { return WeightFormat::q4c; });
+  const auto experts_of = [&](int64_t rows, std::string_view device) {
+    const auto names = openvino::write_graphs(m.program, m.weights, {.rows = rows, .device = device}, folder.path());
+    EXPECT_TRUE(names) << names.error().message;
+    std::vector<std::string> experts;
+    for (const std::string& name : *names)
+      if (name.starts_with("experts")) experts.push_back(name);
+    for (const std::string& name : experts) EXPECT_TRUE(std::filesystem::exists(folder / (name + ".xml"))) << name;
+    return experts;
+  };
+  EXPECT_THAT(experts_of(1, "4000"), ElementsAre("experts.3.1.0"));
+  EXPECT_THAT(experts_of(16, "4000"), ElementsAre("experts.7.16.0"));
+  EXPECT_THAT(experts_of(64, "4000"),
+              ElementsAre("experts.7.grouped.16.0", "experts.7.grouped.32.1", "experts.4.grouped.64.2"));
+  EXPECT_THAT(experts_of(1, "openvino:CPU"), IsEmpty());
 }
 
 // The graphs of a model whose matrices are said to be of a format: only what is taken and refused is of interest.

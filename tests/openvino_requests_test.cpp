@@ -37,7 +37,9 @@ class OpenVinoRequests : public ::testing::Test {
     config["num_hidden_layers"] = layers;
     config["max_position_embeddings"] = 2048;
     if (std::string_view(family) == "gemma3") config.update({{"sliding_window", 20}, {"sliding_window_pattern", 2}});
-    const RandomModel m = random_model(config, [](const WeightDecl&) { return WeightFormat::q4g128; });
+    const RandomModel m = random_model(config, [](const WeightDecl& w) {
+      return w.role == WeightRole::expert ? WeightFormat::q4c : WeightFormat::q4g128;
+    });
     auto runtime = openvino::Runtime::load(fake_library());
     EXPECT_TRUE(runtime) << runtime.error().message;
     options.runtime = *runtime;
@@ -176,6 +178,43 @@ TEST_F(OpenVinoRequests, of_several_sessions_stay_with_their_chunks_and_need_no_
   decode(kSessions - 1);  // the last one is gone: the others stay as they are
   EXPECT_EQ(counted("set"), set);
   EXPECT_EQ(counted("compiled"), compiled);
+}
+
+// Every logit of a router is the same here, so each token takes the first experts.
+TEST_F(OpenVinoRequests, of_experts_that_stay_set_nothing_and_read_the_devices_own_memory) {
+  constexpr int kLayers = 3;
+  const OpenVinoOptions options{.block_rows = {1, 8}, .chunk_positions = 64, .expert_requests = 8};
+  const int64_t copied = counted("copied");
+  const auto target = model(options, "qwen3_moe", kLayers);
+  ASSERT_NE(target, nullptr);
+  const auto sequence = new_sequence(*target);
+  run_rows(*target, *sequence, 40);
+  run_rows(*target, *sequence, 1);
+  const int64_t set = counted("set"), runs = counted("runs"), requests = counted("requests");
+  for (int i = 0; i < 10; ++i) run_rows(*target, *sequence, 1);
+  EXPECT_EQ(counted("set"), set);
+  EXPECT_EQ(counted("runs") - runs, 10 * (2 * kLayers + 1 + 1 + kLayers + kLayers)) << "segments, head, both others";
+  EXPECT_EQ(counted("requests"), requests);
+  EXPECT_EQ(counted("copied"), copied);
+}
+
+TEST_F(OpenVinoRequests, of_experts_are_no_more_than_they_may_be_and_the_first_layers_keep_theirs) {
+  constexpr int kLayers = 6, kMost = 3;
+  const auto made_with = [&](int most) {
+    const int64_t before = counted("requests");
+    const auto target =
+        model({.block_rows = {1, 8}, .chunk_positions = 64, .expert_requests = most}, "qwen3_moe", kLayers);
+    EXPECT_NE(target, nullptr);
+    const auto sequence = new_sequence(*target);
+    for (int i = 0; i < 3; ++i) run_rows(*target, *sequence, i == 1 ? 40 : 1);
+    run_rows(*target, *sequence, 1);
+    const int64_t set = counted("set");
+    run_rows(*target, *sequence, 1);
+    // gate and up, and down, of three experts for every layer but those that kept their request
+    EXPECT_EQ(counted("set") - set, most >= kLayers ? 0 : (kLayers - most + 1) * 3 * 2) << most;
+    return counted("requests") - before;
+  };
+  EXPECT_EQ(made_with(20) - made_with(kMost), kLayers + 2 - kMost) << "a layer's each, and two in turn";
 }
 
 TEST_F(OpenVinoRequests, compile_nothing_in_a_step) {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "base/checked.h"
 #include "models/registry.h"
 #include "quant/quantise.h"
+#include "store/expert_records.h"
 
 namespace onw::testing {
 namespace {
@@ -42,43 +42,55 @@ std::vector<float> draw(std::string_view family, const WeightDecl& decl, int64_t
   return values;
 }
 
-// Experts one after another, each one's codes, scales and minima at a multiple of 64.
-void store_stack(std::string_view family, WeightDecl& decl, WeightFormat format, uint32_t seed, Stored& s) {
-  const int64_t experts = decl.shape[0], outputs = decl.shape[1], inputs = decl.shape.size() > 2 ? decl.shape[2] : 1;
-  decl.format = decl.shape.size() > 2 ? format : WeightFormat::f32;
-  const WeightBytes n = weight_bytes(decl.format, Layout::rows, outputs, inputs);
-  const int64_t scales = round_up(n.codes, 64), minima = scales + round_up(n.scales, 64);
-  const int64_t stride = minima + round_up(n.minima, 64);
-  s.codes.resize(static_cast<size_t>(experts * stride));
-  const auto values = draw(family, decl, experts * outputs, inputs, seed);
-  WeightParts first;
-  for (int64_t e = 0; e < experts; ++e) {
-    const auto record = std::span(s.codes).subspan(static_cast<size_t>(e * stride), static_cast<size_t>(stride));
-    const auto part = [&](int64_t at, int64_t bytes) {
-      return record.subspan(static_cast<size_t>(at), static_cast<size_t>(bytes));
-    };
-    const WeightParts parts = {part(0, n.codes), part(scales, n.scales), part(minima, n.minima)};
-    const auto one = static_cast<size_t>(outputs * inputs);
-    const auto done =
-        quantise(decl.format, std::span(values).subspan(static_cast<size_t>(e) * one, one), outputs, inputs, parts);
-    if (!done) throw std::runtime_error(done.error().message);
-    if (e == 0) first = parts;
+// The experts of a layer as convert writes them: a record each.
+struct Experts {
+  ExpertRecords records;
+  std::vector<std::byte> memory;
+};
+
+void store_experts(std::string_view family, std::vector<WeightDecl*>& parts, const FormatChoice& format, uint32_t seed,
+                   Experts& e) {
+  e.records = {.name = parts.front()->group, .experts = parts.front()->shape.front(), .parts = {}};
+  for (WeightDecl* decl : parts) {
+    decl->format = decl->shape.size() > 2 ? fit(format(*decl), decl->shape.back()) : WeightFormat::f32;
+    e.records.parts.push_back(
+        {.name = decl->name, .format = decl->format, .shape = {decl->shape.begin() + 1, decl->shape.end()}});
   }
-  s.view = {decl.format, Layout::rows, outputs, inputs, first.codes, first.scales, first.minima, experts, stride};
+  e.memory.resize(static_cast<size_t>(e.records.experts * e.records.record_bytes()));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const WeightView all = e.records.view(i, e.memory);
+    const auto values = draw(family, *parts[i], all.experts * all.outputs, all.inputs, seed);
+    const auto one = static_cast<size_t>(all.outputs * all.inputs);
+    for (int64_t n = 0; n < all.experts; ++n) {
+      const WeightView w = all.expert(n);
+      const auto own = [](std::span<const std::byte> bytes) {
+        return std::span(const_cast<std::byte*>(bytes.data()), bytes.size());  // of e.memory
+      };
+      const auto done = quantise(all.format, std::span(values).subspan(static_cast<size_t>(n) * one, one), all.outputs,
+                                 all.inputs, {own(w.codes), own(w.scales), own(w.minima)});
+      if (!done) throw std::runtime_error(done.error().message);
+    }
+  }
 }
+
+struct AllStored {
+  std::map<std::string, Stored, std::less<>> weights;
+  std::map<std::string, Experts, std::less<>> experts;  // by group
+};
 
 }  // namespace
 
 RandomModel random_model(const nlohmann::json& config, const FormatChoice& format, uint32_t seed) {
   auto program = build_program(config);
   if (!program) throw std::runtime_error(program.error().message);
-  auto stored = std::make_shared<std::map<std::string, Stored, std::less<>>>();
+  auto stored = std::make_shared<AllStored>();
+  std::map<std::string, std::vector<WeightDecl*>> groups;
   for (WeightDecl& decl : program->weights) {
-    Stored& s = (*stored)[decl.name];
     if (decl.role == WeightRole::expert) {
-      store_stack(program->family, decl, fit(format(decl), decl.shape.back()), seed, s);
+      groups[decl.group].push_back(&decl);
       continue;
     }
+    Stored& s = stored->weights[decl.name];
     const int64_t outputs = decl.shape[0], inputs = decl.shape.size() > 1 ? decl.shape[1] : 1;
     decl.format = decl.role == WeightRole::vector || decl.role == WeightRole::router ? WeightFormat::f32
                                                                                      : fit(format(decl), inputs);
@@ -91,10 +103,16 @@ RandomModel random_model(const nlohmann::json& config, const FormatChoice& forma
     if (!done) throw std::runtime_error(done.error().message);
     s.view = {decl.format, Layout::rows, outputs, inputs, s.codes, s.scales, s.minima};
   }
+  for (auto& [group, parts] : groups) {
+    Experts& experts = stored->experts[group];
+    store_experts(program->family, parts, format, seed, experts);
+    for (size_t i = 0; i < parts.size(); ++i)
+      stored->weights[parts[i]->name].view = experts.records.view(i, experts.memory);
+  }
   return {std::move(*program),
           {[stored](std::string_view name) -> Result<WeightView> {
-             const auto found = stored->find(name);
-             if (found == stored->end()) return error(Code::missing_tensor, "no weight '{}'", name);
+             const auto found = stored->weights.find(name);
+             if (found == stored->weights.end()) return error(Code::missing_tensor, "no weight '{}'", name);
              return found->second.view;
            },
            stored}};

@@ -45,6 +45,8 @@ const char* take_all(const SharedLibrary& l, Functions& f) {
   need("ov_infer_request_free", f.request_free);
   need("ov_infer_request_set_tensor", f.set_tensor);
   need("ov_infer_request_infer", f.infer);
+  need("ov_infer_request_start_async", f.start_async);
+  need("ov_infer_request_wait", f.wait);
   need("ov_infer_request_get_profiling_info", f.profile);
   need("ov_profiling_info_list_free", f.profile_free);
   need("ov_tensor_create_from_host_ptr", f.tensor_from_memory);

@@ -81,6 +81,8 @@ struct Functions {
   void (*request_free)(ov_infer_request* request);
   Status (*set_tensor)(ov_infer_request* request, const char* name, const ov_tensor* tensor);
   Status (*infer)(ov_infer_request* request);
+  Status (*start_async)(ov_infer_request* request);
+  Status (*wait)(ov_infer_request* request);
   Status (*profile)(const ov_infer_request* request, ov_profile_list* list);
   void (*profile_free)(ov_profile_list* list);
 

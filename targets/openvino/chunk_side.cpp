@@ -8,7 +8,7 @@
 #include "targets/openvino/chunk_merge.h"
 #include "targets/openvino/kv_chunks.h"
 #include "targets/openvino/kv_side.h"
-#include "targets/openvino/sinks.h"
+#include "targets/openvino/read_vector.h"
 
 namespace onw::openvino {
 namespace {
@@ -66,7 +66,7 @@ class ChunkSide final : public KvSide {
         s.ring = form_->ring(decl);
         s.shape = attention_shape(n, decl, options_.kv);
         if (step.operands.size() < 2) continue;
-        auto sinks = read_sinks(weights, step.operands[1]);
+        auto sinks = read_vector(weights, step.operands[1]);
         RETURN_IF_ERROR(sinks);
         s.sinks = std::move(*sinks);
       }
@@ -86,14 +86,15 @@ class ChunkSide final : public KvSide {
     spans_.clear();
     recurrent_spans_.clear();
     for (size_t r = 0; r < rows.size(); ++r) {
-      if (r == 0 || rows[r - 1].sequence != rows[r].sequence) {
-        ChunkSequence& sequence = chunk_sequence(*step.sequences[static_cast<size_t>(rows[r].sequence)]);
+      const bool another = r == 0 || rows[r - 1].sequence != rows[r].sequence;
+      ChunkSequence& sequence = chunk_sequence(*step.sequences[static_cast<size_t>(rows[r].sequence)]);
+      if (another || spans_.back().rows.rows == chunks_.block_rows.back())  // a graph attends for so many
         spans_.push_back(
             {{.number = spans_.size(), .row = static_cast<int64_t>(r), .first = rows[r].index}, &sequence});
+      if (another)
         recurrent_spans_.push_back({.first_row = static_cast<int64_t>(r),
                                     .first_position = rows[r].index,
                                     .recurrent = &sequence.recurrent()});
-      }
       ++spans_.back().rows.rows;
       ++recurrent_spans_.back().rows;
     }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "targets/openvino/expert_side.h"
 #include "targets/openvino/graphs.h"
 
 namespace onw::openvino {
@@ -314,6 +315,35 @@ Result<CompiledModel> load_compiled(const CompileJob& job, const Blob& blob, con
   return loaded;
 }
 
+namespace {
+
+// Each with small constants of its own, as a target compiles them (expert_side.cpp).
+Result<std::vector<Blob>> experts_into_store(const Program& program, const CutFunction& cut, const WeightSet& weights,
+                                             const OpenVinoOptions& options, std::string_view device,
+                                             const CancelToken& cancel) {
+  std::vector<Blob> blobs;
+  if (options.expert_requests == 0) return blobs;
+  const auto segments = segments_before_experts(program, cut, weights);
+  RETURN_IF_ERROR(segments);
+  const auto shapes = expert_shapes(
+      program, cut, weights, rows_together(program, *segments, options.max_step_rows, options.block_rows.back()));
+  RETURN_IF_ERROR(shapes);
+  for (const ExpertShape& shape : *shapes) {
+    auto constants = Constants::create({});
+    RETURN_IF_ERROR(constants);
+    const auto ir = lower_experts(shape, *constants, device);
+    RETURN_IF_ERROR(ir);
+    const CompileJob job{segment_name(shape), shape.rows, ir->xml};
+    auto one = compile_all(std::span(&job, 1), setup_of(*constants, device_properties(options, program), options),
+                           BlobStore(options.blobs->folder), options.blobs->observer, cancel);
+    RETURN_IF_ERROR(one);
+    blobs.push_back(std::move(one->front()));
+  }
+  return blobs;
+}
+
+}  // namespace
+
 Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,
                                              const OpenVinoOptions& options, std::string_view device) {
   CHECK(options.blobs.has_value());
@@ -322,8 +352,13 @@ Result<std::vector<Blob>> compile_into_store(const Program& program, const Weigh
   const auto s = jobs_for_store(program, *cut, weights, options, device);
   RETURN_IF_ERROR(s);
   const CancelToken never;
-  return compile_all(s->jobs, s->setup, BlobStore(options.blobs->folder), options.blobs->observer,
-                     options.blobs->cancel ? *options.blobs->cancel : never);
+  const CancelToken& cancel = options.blobs->cancel ? *options.blobs->cancel : never;
+  auto blobs = compile_all(s->jobs, s->setup, BlobStore(options.blobs->folder), options.blobs->observer, cancel);
+  RETURN_IF_ERROR(blobs);
+  auto experts = experts_into_store(program, *cut, weights, options, device, cancel);
+  RETURN_IF_ERROR(experts);
+  blobs->insert(blobs->end(), experts->begin(), experts->end());
+  return blobs;
 }
 
 }  // namespace onw::openvino

@@ -26,7 +26,7 @@ void Graph::make_requests_as_needed() {
   bound_rows_ = 0;
 }
 
-Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* arena) {
+Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* arena, int64_t first) {
   if (!request_) {
     auto request = compiled_.request();
     RETURN_IF_ERROR(request);
@@ -37,18 +37,20 @@ Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* are
     CHECK(slot != buffers.slots.end());
     Shape shape = port.type.shape;
     shape[0] = rows;
-    const auto tensor = runtime_->tensor(DType::f32, shape, arena + slot->second.offset);
+    float* const at = reinterpret_cast<float*>(arena + slot->second.offset) + first * slot->second.stride;
+    const auto tensor = runtime_->tensor(DType::f32, shape, at);
     RETURN_IF_ERROR(tensor);
     RETURN_IF_ERROR(request_->set(port.name, *tensor));
   }
   bound_rows_ = rows;
+  bound_first_ = first;
   return {};
 }
 
-Result<void> Graph::run(int64_t rows, const BufferPlan& buffers, std::byte* arena) {
+Result<void> Graph::run(int64_t rows, const BufferPlan& buffers, std::byte* arena, int64_t first) {
   const int64_t all = fixed_rows_ == kRows ? rows : fixed_rows_;
   CHECK(rows <= all);
-  if (bound_rows_ != all) RETURN_IF_ERROR(bind(all, buffers, arena));
+  if (bound_rows_ != all || bound_first_ != first) RETURN_IF_ERROR(bind(all, buffers, arena, first));
   auto ran = request_->run();
   if (!keeps_request_) make_requests_as_needed();
   return ran;

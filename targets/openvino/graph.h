@@ -19,16 +19,17 @@ class Graph {
   static Result<Graph> of(CompiledModel compiled, std::shared_ptr<const Runtime> runtime, const Ir& ir,
                           int64_t fixed_rows);
 
-  // Runs it over `rows` rows of the values at their slots. Errors: internal, with the library's message.
-  Result<void> run(int64_t rows, const BufferPlan& buffers, std::byte* arena);
+  // Runs it over `rows` rows of the values at their slots, from row `first` on. Errors: internal, with the library's
+  // message.
+  Result<void> run(int64_t rows, const BufferPlan& buffers, std::byte* arena, int64_t first = 0);
 
   // Binds a static graph to its places once for all, so that a run sets nothing.
-  Result<void> wire(const BufferPlan& buffers, std::byte* arena) { return bind(fixed_rows_, buffers, arena); }
+  Result<void> wire(const BufferPlan& buffers, std::byte* arena) { return bind(fixed_rows_, buffers, arena, 0); }
   // From now on a request for each run: a driver allows a process so many. It costs what making one costs.
   void make_requests_as_needed();
 
  private:
-  Result<void> bind(int64_t rows, const BufferPlan& buffers, std::byte* arena);
+  Result<void> bind(int64_t rows, const BufferPlan& buffers, std::byte* arena, int64_t first);
 
   std::shared_ptr<const Runtime> runtime_;
   CompiledModel compiled_;
@@ -37,6 +38,7 @@ class Graph {
   std::vector<IrPort> ports_;
   int64_t fixed_rows_ = kRows;
   int64_t bound_rows_ = 0;  // 0: not bound yet
+  int64_t bound_first_ = 0;
 };
 
 }  // namespace onw::openvino

@@ -6,7 +6,9 @@
 #include "graph/ops.h"
 #include "passes/decompose.h"
 #include "targets/openvino/attention_graph.h"
+#include "targets/openvino/expert_side.h"
 #include "targets/openvino/kv_chunks.h"
+#include "targets/openvino/platforms.h"
 
 namespace onw::openvino {
 namespace {
@@ -71,6 +73,19 @@ std::vector<AttentionShape> attention_shapes(const Program& program, const CutFu
 
 constexpr int64_t kChunkBase = 1024;
 
+// Those of experts that a step of so many rows runs, where the device takes experts at run time.
+Result<std::vector<ExpertShape>> expert_shapes_of(const Program& program, const CutFunction& cut,
+                                                  const WeightSet& weights, const WriteOptions& options) {
+  const Platform* platform = find_platform(options.device);
+  if (platform == nullptr || platform->expert_requests == 0) return std::vector<ExpertShape>();
+  auto shapes = expert_shapes(program, cut, weights, options.rows);
+  RETURN_IF_ERROR(shapes);
+  int64_t most = 0;  // of those together the ones that hold the rows; else all batches
+  for (const ExpertShape& s : *shapes) most = std::max(most, s.grouped ? options.rows + 1 : s.rows);
+  std::erase_if(*shapes, [&](const ExpertShape& s) { return !s.grouped && s.rows < most; });
+  return shapes;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights,
@@ -104,6 +119,13 @@ Result<std::vector<std::string>> write_graphs(const Program& program, const Weig
         return lower(attention_graph(shape), weights, constants, options.device);
       }));
     }
+  const auto experts = expert_shapes_of(program, *cut, weights, options);
+  RETURN_IF_ERROR(experts);
+  for (const ExpertShape& shape : *experts) {
+    names.push_back(fmt::format("{}.{}.{}", segment_name(shape), shape.rows, &shape - experts->data()));
+    RETURN_IF_ERROR(write_graph(weights, folder / names.back(),
+                                [&](Constants& constants) { return lower_experts(shape, constants, options.device); }));
+  }
   return names;
 }
 

@@ -28,8 +28,9 @@ struct WriteOptions {
 
 // The same graphs as files for tools that read them (Netron, benchmark_app), each with a compact file of its own
 // constants: FOLDER/body.0.xml and body.0.bin, ..., head.xml and head.bin; and those of attention over each length of
-// chunk that the model's context has, attention.0.1024.xml, ... Returns their names, without ending. Errors: those of
-// lower_program; io, no_space.
+// chunk that the model's context has, attention.0.1024.xml, ..., and those of experts that such a step runs where the
+// device takes experts at run time, experts.8.1.0.xml (8 experts, one row), ... Returns their names, without ending.
+// Errors: those of lower_program; io, no_space.
 Result<std::vector<std::string>> write_graphs(const Program& program, const WeightSet& weights,
                                               const WriteOptions& options, const std::filesystem::path& folder);
 

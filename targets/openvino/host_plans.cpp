@@ -60,7 +60,7 @@ Result<std::unique_ptr<HostPlans>> HostPlans::create(const Program& program, con
   own.functions.clear();
   std::vector<size_t> segments;
   for (size_t s = 0; s < cut.host.size(); ++s) {
-    if (std::ranges::all_of(cut.host[s], is_of_cache)) continue;
+    if (std::ranges::all_of(cut.host[s], is_of_cache) || options.elsewhere.contains(s)) continue;
     if (std::ranges::any_of(cut.host[s], is_of_cache))
       return error(Code::unsupported, "{}: it stands right beside attention, without a graph between",
                    cut.host[s].front().node.label);
@@ -80,7 +80,11 @@ Result<std::unique_ptr<HostPlans>> HostPlans::create(const Program& program, con
 Result<void> HostPlans::hold_exact(Program& program) {
   std::map<std::string, WeightView, std::less<>> views;
   for (WeightDecl& w : program.weights) {
-    if (w.role != WeightRole::expert || info(w.format).plain()) continue;
+    const auto reads = [&](const Function& f) {
+      return std::ranges::find(f.nodes, w.name, &Node::label) != f.nodes.end();
+    };
+    if (w.role != WeightRole::expert || info(w.format).plain() || std::ranges::none_of(program.functions, reads))
+      continue;
     auto view = weights_.find(w.name);
     RETURN_IF_ERROR(view);
     const auto values = std::make_shared<const std::vector<float>>(values_of(*view));

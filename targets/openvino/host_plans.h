@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "passes/cut.h"
@@ -17,7 +18,8 @@ namespace onw::openvino {
 struct HostPlanOptions {
   Isa isa = Isa::generic;
   int threads = 1;
-  int64_t max_rows = 0;  // of the buffers
+  int64_t max_rows = 0;             // of the buffers
+  std::set<size_t> elsewhere = {};  // segments behind which somebody else acts
   // Experts over FP32 activations: their weights are then held as FP32 too. Else quantised as the CPU quantises.
   bool exact = false;
 };

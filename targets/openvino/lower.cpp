@@ -48,6 +48,8 @@ Result<std::string_view> element_of(const Type& type) {
       return "i8";
     case DType::u8:
       return "u8";
+    case DType::i4:
+      return "i4";
     case DType::i32:
       return "i32";
     case DType::boolean:

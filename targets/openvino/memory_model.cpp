@@ -34,4 +34,12 @@ int64_t inner_row_bytes(const CutFunction& cut) {
   return elements * 4;
 }
 
+WeightBytesByPlace bytes_by_place(const Program& program, const WeightSet& weights) {
+  WeightBytesByPlace bytes;
+  for (const WeightDecl& w : program.weights)
+    if (const auto view = weights.find(w.name); view && w.role != WeightRole::lookup)
+      (w.role == WeightRole::expert ? bytes.experts : bytes.graphs) += view->stored_bytes();
+  return bytes;
+}
+
 }  // namespace onw::openvino

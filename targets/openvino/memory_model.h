@@ -21,4 +21,11 @@ int64_t inner_row_bytes(const CutFunction& cut);
 // The library's code, its threads and its own bookkeeping; and what each compiled graph adds.
 inline constexpr int64_t kLibraryBytes = 110'000'000, kGraphBytes = 1'500'000;
 
+// Of the stored weights.
+struct WeightBytesByPlace {
+  int64_t graphs = 0;   // as they lie
+  int64_t experts = 0;  // which stay where they are
+};
+WeightBytesByPlace bytes_by_place(const Program& program, const WeightSet& weights);
+
 }  // namespace onw::openvino

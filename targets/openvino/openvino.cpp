@@ -13,8 +13,8 @@
 #include "kernels/rope_row.h"
 #include "quant/unpack.h"
 #include "targets/check_step.h"
-#include "targets/op_observer.h"
 #include "targets/openvino/compile.h"
+#include "targets/openvino/expert_side.h"
 #include "targets/openvino/fused_variants.h"
 #include "targets/openvino/host_plans.h"
 #include "targets/openvino/kv_side.h"
@@ -22,6 +22,7 @@
 #include "targets/openvino/platforms.h"
 #include "targets/rest.h"
 #include "targets/row_tables.h"
+#include "targets/timed_observer.h"
 
 namespace onw {
 namespace {
@@ -38,18 +39,6 @@ constexpr int64_t kDynamicRows = 128;
 // Steps after which the device has packed every weight: it does so when a graph of any number of rows first runs.
 constexpr int kPackingSteps = 3;
 
-struct WeightBytesByPlace {
-  int64_t graphs = 0;   // as they lie
-  int64_t experts = 0;  // which stay where they are
-};
-WeightBytesByPlace weight_bytes(const Program& program, const WeightSet& weights) {
-  WeightBytesByPlace bytes;
-  for (const WeightDecl& w : program.weights)
-    if (const auto view = weights.find(w.name); view && w.role != WeightRole::lookup)
-      (w.role == WeightRole::expert ? bytes.experts : bytes.graphs) += view->stored_bytes();
-  return bytes;
-}
-
 // The head as a cut function of its own, so that its buffers are planned like the body's.
 CutFunction head_alone(const Program& program) { return {.segments = {*program.function("head")}, .host = {}}; }
 
@@ -62,20 +51,6 @@ std::string hardware_text(const OpenVinoOptions& o, const Platform& platform) {
   return text;
 }
 
-// Hands on what it sees, and adds up its time.
-class Timed final : public OpObserver {
- public:
-  explicit Timed(OpObserver* to) : to_(to) {}
-  void seen(const SeenOp& op) override {
-    seconds += op.seconds;
-    to_->seen(op);
-  }
-  double seconds = 0;
-
- private:
-  OpObserver* to_;
-};
-
 class OpenVino final : public Executable, public Rests {
  public:
   static Result<std::unique_ptr<Executable>> create(const Program& program, WeightSet weights,
@@ -87,9 +62,11 @@ class OpenVino final : public Executable, public Rests {
     target->blocks_ = std::move(compiled->blocks);
     target->constants_ = std::move(compiled->constants);
     RETURN_IF_ERROR(target->wire());
-    const WeightBytesByPlace bytes = weight_bytes(program, weights);
+    const WeightBytesByPlace bytes = bytes_by_place(program, weights);
     target->weight_bytes_ = bytes.graphs;
     target->expert_bytes_ = bytes.experts + target->host_->exact_bytes();
+    if (target->experts_->copied_bytes() > 0)  // of the device's memory: the file's pages are given back
+      for (const MappedWeights& file : weights.expert_files) drop_mapped_pages(file.bytes);
     target->packed_bytes_ = packed_weight_bytes(program, weights);
     target->inner_row_bytes_ = inner_row_bytes(target->cut_);
     const auto embedding = weights.find(program.embedding);
@@ -131,7 +108,7 @@ class OpenVino final : public Executable, public Rests {
 
   Cost cost(const StepShape& s) const override {
     constexpr double kBytesPerSecond = 1.5e10, kOpsPerSecond = 7e11;
-    const auto bytes = static_cast<double>(weight_bytes_ + host_->weight_bytes());
+    const auto bytes = static_cast<double>(weight_bytes_ + host_->weight_bytes() + experts_->weight_bytes());
     const auto kv = static_cast<double>(kv_->state_bytes(s.depth));
     return {std::max((bytes + kv * s.sequences) / kBytesPerSecond, 4 * bytes * s.rows / kOpsPerSecond)};
   }
@@ -220,7 +197,15 @@ class OpenVino final : public Executable, public Rests {
       info_.max_partial_rows = std::min(kDeltaChunk, info_.max_step_rows);
     }
     head_rows_ = dynamic ? std::min(kHeadRows, largest_) : largest_;
-    auto body = plan_buffers(cut_, largest_);
+    together_ = largest_;
+    std::set<size_t> with_experts;
+    if (options_.expert_requests > 0) {
+      auto segments = segments_before_experts(program, cut_, weights);
+      RETURN_IF_ERROR(segments);
+      with_experts = std::move(*segments);
+      if (!dynamic) together_ = rows_together(program, with_experts, options_.max_step_rows, largest_);
+    }
+    auto body = plan_buffers(cut_, together_);
     RETURN_IF_ERROR(body);
     auto head = plan_buffers(head_alone(program), head_rows_);
     RETURN_IF_ERROR(head);
@@ -230,22 +215,28 @@ class OpenVino final : public Executable, public Rests {
     auto arena = memory_.allocate(arena_bytes_);
     RETURN_IF_ERROR(arena);
     arena_ = std::move(*arena);
-    auto host = HostPlans::create(
-        program, cut_, body_buffers_, weights,
-        {.isa = options_.isa, .threads = options_.threads, .max_rows = largest_, .exact = options_.exact});
+    auto host = HostPlans::create(program, cut_, body_buffers_, weights,
+                                  {.isa = options_.isa,
+                                   .threads = options_.threads,
+                                   .max_rows = together_,
+                                   .elsewhere = std::move(with_experts),
+                                   .exact = options_.exact});
     RETURN_IF_ERROR(host);
     host_ = std::move(*host);
     const KvSideOptions side{.kv = options_.kv,
                              .isa = options_.isa,
                              .threads = options_.threads,
                              .pool = &pool_,
-                             .max_rows = largest_,
+                             .max_rows = together_,
                              .max_context = context,
                              .max_step_rows = options_.max_step_rows};
     const auto compile = [this, properties = device_properties(options_, program)](const CompileJob& job,
                                                                                    const Constants& constants) {
       return compile_graph(job, constants, properties, options_);
     };
+    auto experts = make_experts(program, weights, compile);
+    RETURN_IF_ERROR(experts);
+    experts_ = std::move(*experts);
     auto kv = options_.block_rows.empty() ? make_page_side(program, cut_, body_buffers_, weights, side)
                                           : make_chunk_side(program, cut_, body_buffers_, weights, side,
                                                             {.runtime = options_.runtime,
@@ -257,11 +248,33 @@ class OpenVino final : public Executable, public Rests {
                                                              .memory = memory_});
     RETURN_IF_ERROR(kv);
     kv_ = std::move(*kv);
+    info_.hardware += experts_text(program);
     info_.truncates_freely = kv_->truncates_freely();
     for (const RopeTable& t : program.rope_tables) inv_freq_.emplace_back(t.inv_freq.begin(), t.inv_freq.end());
     rope_tables_ = program.rope_tables;
     embedding_scale_ = static_cast<float>(program.embedding_scale);
     return {};
+  }
+
+  // For people: who computes experts, where it may be the device.
+  std::string experts_text(const Program& program) const {
+    const bool any = std::ranges::any_of(program.weights, [](const auto& w) { return w.role == WeightRole::expert; });
+    if (!any || platform_->expert_requests == 0) return "";
+    return experts_->layers() > 0 ? ", experts in graphs"
+                                  : ", experts on the CPU (graphs take q4c in rows: onw convert SRC OUT --for npu)";
+  }
+
+  // None of any layer where the options leave them to the host.
+  Result<std::unique_ptr<ExpertSide>> make_experts(const Program& program, const WeightSet& weights,
+                                                   decltype(ExpertSideOptions::compile) compile) {
+    const bool any = options_.expert_requests > 0;
+    return ExpertSide::create(program, any ? cut_ : CutFunction(), body_buffers_, weights,
+                              {.runtime = options_.runtime,
+                               .compile = std::move(compile),
+                               .formats = platform_->formats,
+                               .memory = memory_,
+                               .max_rows = together_,
+                               .most_requests = std::max(options_.expert_requests, 2)});
   }
 
   // Requests are bound to their places, as many as the driver allows to stay; the head's first, which every step wants.
@@ -290,9 +303,9 @@ class OpenVino final : public Executable, public Rests {
   }
 
   Result<void> run_graph(Graph& graph, std::string_view label, int64_t rows, const BufferPlan& buffers,
-                         std::byte* arena) {
+                         std::byte* arena, int64_t first = 0) {
     const auto start = Clock::now();
-    RETURN_IF_ERROR(graph.run(rows, buffers, arena));
+    RETURN_IF_ERROR(graph.run(rows, buffers, arena, first));
     if (steps_ < kPackingSteps) constants_->drop_file_pages();  // what it has packed just now
     show(label, kGraphOp, since(start));
     return {};
@@ -313,8 +326,19 @@ class OpenVino final : public Executable, public Rests {
     show("states and experts, in and out", "host", since(start) - timed.seconds);
   }
 
+  Result<void> run_experts(size_t segment, int64_t rows, const CancelToken& cancel) {
+    const auto start = Clock::now();
+    const double before = experts_->device_seconds();
+    RETURN_IF_ERROR(experts_->run(segment, arena_.get(), rows, cancel));
+    const double device = experts_->device_seconds() - before;
+    show("experts", kGraphOp, device);
+    show("rows to experts and back", "host", since(start) - device);
+    return {};
+  }
+
   // The device's part of it, and attention by the host's kernels, are shown apart.
-  Result<void> run_host(size_t segment, int64_t rows) {
+  Result<void> run_host(size_t segment, int64_t rows, const CancelToken& cancel) {
+    if (experts_->has(segment)) return run_experts(segment, rows, cancel);
     if (host_->has(segment)) {
       run_host_plan(segment, rows);
       return {};
@@ -337,7 +361,7 @@ class OpenVino final : public Executable, public Rests {
   }
 
   std::span<const Row> next_rows(std::span<const Row> rows, const Block& block) const {
-    const int64_t most = block.rows == kRows ? largest_ : block.rows;
+    const int64_t most = block.rows == kRows ? largest_ : block.rows == largest_ ? together_ : block.rows;
     return rows.first(std::min(static_cast<size_t>(most), rows.size()));
   }
 
@@ -352,11 +376,22 @@ class OpenVino final : public Executable, public Rests {
     RETURN_IF_ERROR(kv_->begin(step, rows));
     write_inputs(rows, body_buffers_, c);
     for (size_t s = 0; s < block.body.size(); ++s) {
-      if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
-      RETURN_IF_ERROR(run_graph(block.body[s], "body", c.rows, body_buffers_, arena_.get()));
-      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s, c.rows));
+      RETURN_IF_ERROR(run_segment(s, block, c.rows, cancel));
+      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s, c.rows, cancel));
     }
     return take_results(rows, body_buffers_.slots.at("hidden").f32(c), block, cancel);
+  }
+
+  // Over more rows than a block has: block after block, the last one in the smallest that holds it.
+  Result<void> run_segment(size_t segment, Block& block, int64_t rows, const CancelToken& cancel) {
+    for (int64_t first = 0; first < rows;) {
+      if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
+      Block& next = first == 0 ? block : block_for(rows - first);
+      const int64_t count = next.rows == kRows ? rows : std::min(next.rows, rows - first);
+      RETURN_IF_ERROR(run_graph(next.body[segment], "body", count, body_buffers_, arena_.get(), first));
+      first += count;
+    }
+    return {};
   }
 
   // The hidden rows that are wanted, and the logits of the head.
@@ -519,7 +554,8 @@ class OpenVino final : public Executable, public Rests {
   std::vector<RowTable> lookups_;
   CutFunction cut_;
   BufferPlan body_buffers_, head_buffers_;
-  int64_t largest_ = 0, head_rows_ = 0, arena_bytes_ = 0;  // rows at once, of them through the head; bytes
+  // Rows of the largest graph, of all that go through a layer before the next one, of those through the head; bytes.
+  int64_t largest_ = 0, together_ = 0, head_rows_ = 0, arena_bytes_ = 0;
   int64_t weight_bytes_ = 0, packed_bytes_ = 0, expert_bytes_ = 0, inner_row_bytes_ = 0;
   int steps_ = 0;  // until the weights are packed
   const Platform* platform_;
@@ -531,6 +567,7 @@ class OpenVino final : public Executable, public Rests {
   ThreadPool pool_;
   std::unique_ptr<KvSide> kv_;
   std::unique_ptr<HostPlans> host_;
+  std::unique_ptr<ExpertSide> experts_;
   std::vector<RopeTable> rope_tables_;
   float embedding_scale_ = 1;
   std::vector<std::vector<float>> inv_freq_;

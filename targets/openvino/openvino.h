@@ -42,6 +42,10 @@ struct OpenVinoOptions {
   // allows a process so many (platforms.h). None: all.
   std::vector<int> resident_graphs = {};
   int attention_requests = 64;
+  // Experts in the form for it as inputs of graphs, at run time, by so many requests at the same time, at least two;
+  // then a prompt goes layer by layer, as much of it as a step has. 0: the host computes all experts with the CPU's
+  // kernels.
+  int expert_requests = 0;
   FusedOptions fused = {};
   std::string platform = "openvino:CPU";  // a row of platforms.h
   // Where the graphs are compiled and run, as OpenVINO names it; with which properties, where not those of its CPU

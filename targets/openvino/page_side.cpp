@@ -5,7 +5,7 @@
 #include "targets/cpu/sequence.h"
 #include "targets/cpu/steps.h"
 #include "targets/openvino/kv_side.h"
-#include "targets/openvino/sinks.h"
+#include "targets/openvino/read_vector.h"
 
 namespace onw::openvino {
 namespace {
@@ -122,7 +122,7 @@ class PageSide final : public KvSide {
     attention.form = {options_.kv, static_cast<int>(decl.head_dim), static_cast<float>(n.attributes.number("scale", 1)),
                       static_cast<float>(n.attributes.number("soft_cap"))};
     if (step.operands.size() > 1) {
-      auto sinks = read_sinks(weights, step.operands[1]);
+      auto sinks = read_vector(weights, step.operands[1]);
       RETURN_IF_ERROR(sinks);
       sinks_.push_back(std::make_unique<const std::vector<float>>(std::move(*sinks)));
       attention.sinks = *sinks_.back();

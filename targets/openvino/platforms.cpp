@@ -32,11 +32,12 @@ constexpr KnownLimit kOf5010[] = {
 constexpr KnownLimit kOfCpu[] = {
     {"each compiled graph packs its weights anew", "one graph takes any number of rows"},
     {"INT8 keys and values are widened at each run", "keys and values are F16, and the host attends"},
-    {"weights as inputs of a graph are expanded to F32 at each run", "weights are constants"},
+    {"weights as inputs of a graph are expanded to F32 at each run",
+     "weights are constants, and the host computes experts"},
 };
 
 constexpr int64_t kNpuWork = 600'000'000;  // measured on 3720 to 5010 for models of 8 to 35 B
-constexpr int kLinuxRequests = 32, kLinuxAttention = 6;
+constexpr int kLinuxRequests = 32, kLinuxAttention = 6, kLinuxExperts = 8;
 // Two lengths (a conversation's, and the next), for two numbers of rows, of two graphs each: a body of up to twice
 // kFusedGraph keeps all of them loaded, a larger one fewer.
 constexpr int kLinuxFused = 2 * 2 * 2;
@@ -59,6 +60,7 @@ constexpr Platform npu(std::string_view name, std::span<const KnownLimit> limits
           .prompt_rows = {64, 16},
           .requests = kLinuxRequests,
           .attention_requests = kLinuxAttention,
+          .expert_requests = kLinuxExperts,
           .work_bytes = kNpuWork,
           .fuses = true,
           .fused_requests = kLinuxFused,
@@ -120,7 +122,7 @@ bool ResidentPlan::all_resident() const {
 
 // Beside those that keep one, one is made for a run at a time.
 int ResidentPlan::requests() const {
-  return std::accumulate(resident_graphs.begin(), resident_graphs.end(), attention_requests) +
+  return std::accumulate(resident_graphs.begin(), resident_graphs.end(), attention_requests + expert_requests) +
          (all_resident() ? 0 : 1) + fused_variants * fused_graphs;
 }
 
@@ -172,11 +174,12 @@ Result<ResidentPlan> plan_resident(const Platform& p, const ModelShape& m) {
   plan.bytes = bytes_of(p, m, plan.block_rows.size());
   plan.resident_graphs.assign(plan.block_rows.size(), plan.graphs);
   plan_fused(p, m, plan);
+  if (m.experts > 0) plan.expert_requests = p.expert_requests;
   if (p.requests == 0) {
     plan.attention_requests = p.attention_requests;
     return plan;
   }
-  const int requests = p.requests - plan.fused_variants * plan.fused_graphs;
+  const int requests = p.requests - plan.fused_variants * plan.fused_graphs - plan.expert_requests;
   // Attention gets what it could use of the rest, where all graphs fit; its least share otherwise.
   const int wanted = plan.graphs * static_cast<int>(plan.block_rows.size());
   const int most_attention = std::max(m.attentions * static_cast<int>(plan.block_rows.size()), 1);

@@ -31,6 +31,9 @@ struct Platform {
   // for all queues of a process, and beyond them the device is gone until the next boot.
   int requests = 0;
   int attention_requests = 0;  // of them, for attention over chunks of the cache, where there are too few for all
+  // Experts as run-time inputs of graphs (expert_side.h), by so many of the requests at the same time; 0: the host
+  // computes them with the CPU's kernels.
+  int expert_requests = 0;
   bool copies_weights = true;  // each compiled number of rows holds the weights anew
   int64_t work_bytes = 0;      // what a compiled number of rows takes beside them
   // Graphs with attention inside (fused_variants.h): whether they are made where nobody says, how many of the requests
@@ -57,6 +60,7 @@ Properties properties_of(const Platform& platform);
 struct ModelShape {
   int segments = 0;    // of the body
   int attentions = 0;  // layers that attend
+  int experts = 0;     // layers whose experts graphs can take at run time
   int64_t weight_bytes = 0;
   int64_t memory_bytes = 0;        // for weights and work of all graphs; 0: not bounded
   std::optional<bool> fused = {};  // whether there are graphs with attention inside; none: as the platform has it
@@ -68,6 +72,7 @@ struct ResidentPlan {
   std::vector<int> resident_graphs;  // of each: so many of its graphs keep their request, the head first; the others
                                      // make one for each run
   int attention_requests = 0;
+  int expert_requests = 0;    // 0: the host computes experts
   int fused_variants = 0;     // lengths of graphs with attention inside that are loaded at the same time
   int fused_layers = 0;       // in each of their graphs
   int fused_graphs = 0;       // of a length

@@ -65,6 +65,19 @@ TEST(ResidentPlan, for_every_depth_the_budget_holds) {
     }
 }
 
+TEST(ResidentPlan, experts_have_requests_of_their_own_where_the_platform_takes_them_at_run_time) {
+  for (const Platform& p : all_platforms())
+    for (int layers = 1; layers < 60; ++layers) {
+      const auto plan = plan_resident(
+          p, {.segments = 2 * layers + 1, .attentions = layers, .experts = layers, .weight_bytes = 1, .fused = false});
+      ASSERT_TRUE(plan) << p.name;
+      EXPECT_EQ(plan->expert_requests > 0, p.openvino == "NPU") << p.name;
+      EXPECT_NE(plan->expert_requests, 1) << p.name << ": batches take two in turn";
+      if (p.requests > 0) EXPECT_LE(plan->requests(), p.requests) << p.name << ", " << layers << " layers";
+    }
+  EXPECT_EQ(plan_resident(platform("4000"), {.segments = 9, .attentions = 8})->expert_requests, 0);
+}
+
 TEST(ResidentPlan, where_memory_holds_one_copy_one_number_of_rows_serves_both) {
   const Platform& p = platform("4000");
   const int64_t weights = 5'000'000'000;

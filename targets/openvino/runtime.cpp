@@ -12,8 +12,12 @@ constexpr std::pair<int, int> kOldestRelease = {2025, 0};
 constexpr size_t kMostProperties = 16;
 
 // In the order of Runtime::element_types_, with their names in OpenVINO's text.
-constexpr std::array<std::pair<DType, std::string_view>, 5> kDTypes = {
-    {{DType::f32, "f32"}, {DType::f16, "f16"}, {DType::i8, "i8"}, {DType::u8, "u8"}, {DType::i32, "i32"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 6> kDTypes = {{{DType::f32, "f32"},
+                                                                        {DType::f16, "f16"},
+                                                                        {DType::i8, "i8"},
+                                                                        {DType::u8, "u8"},
+                                                                        {DType::i4, "i4"},
+                                                                        {DType::i32, "i32"}}};
 
 // A text that the library allocated.
 std::string take_text(const Functions& f, char* text) {
@@ -267,6 +271,17 @@ Result<void> Request::set(const std::string& name, const Tensor& tensor) {
 
 Result<void> Request::run() {
   if (const Status s = runtime_->functions().infer(handle_.get()); s != 0) return runtime_->failed(s, "running");
+  return {};
+}
+
+Result<void> Request::start() {
+  if (const Status s = runtime_->functions().start_async(handle_.get()); s != 0)
+    return runtime_->failed(s, "beginning to run");
+  return {};
+}
+
+Result<void> Request::wait() {
+  if (const Status s = runtime_->functions().wait(handle_.get()); s != 0) return runtime_->failed(s, "running");
   return {};
 }
 

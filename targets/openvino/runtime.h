@@ -45,6 +45,9 @@ class Request {
   // An input or output by its name. It stays until another takes its place. Errors: internal for a wrong name or shape.
   Result<void> set(const std::string& name, const Tensor& tensor);
   Result<void> run();
+  // The same in two calls; between them nothing else may be asked of it.
+  Result<void> start();
+  Result<void> wait();
   // What ran, where the model was compiled with PERF_COUNT=YES.
   Result<std::vector<ProfileEntry>> profile() const;
 
@@ -100,7 +103,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<CompiledModel> import(std::span<const std::byte> blob, const std::string& device,
                                std::shared_ptr<const void> owner) const;
 
-  // dtype: f32, f16, i8, u8, i32.
+  // dtype: f32, f16, i8, u8, i4, i32.
   Result<Tensor> tensor(DType dtype, std::span<const int64_t> shape, void* memory) const;
 
   // Errors: unsupported where the device has none; internal with the library's message.
@@ -119,7 +122,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::filesystem::path library_;
   std::string version_;
   std::shared_ptr<ov_core> core_;
-  std::array<int, 5> element_types_ = {};  // OpenVINO's number of each of kDTypes
+  std::array<int, 6> element_types_ = {};  // OpenVINO's number of each of kDTypes
 };
 
 // The year and release of a version: {2026, 4}; {0, 0} where it is none.

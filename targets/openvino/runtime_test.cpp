@@ -40,7 +40,7 @@ TEST_F(WithOpenVinoRuntime, runs_a_small_graph) {
 TEST_F(WithOpenVinoRuntime, makes_tensors_of_every_type_over_our_memory) {
   std::array<float, 4> memory = {};
   const std::array<int64_t, 1> shape = {4};
-  for (const DType type : {DType::f32, DType::f16, DType::i8, DType::u8, DType::i32}) {
+  for (const DType type : {DType::f32, DType::f16, DType::i8, DType::u8, DType::i4, DType::i32}) {
     const auto tensor = runtime_->tensor(type, shape, memory.data());
     EXPECT_TRUE(tensor) << tensor.error().message;
   }

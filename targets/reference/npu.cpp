@@ -12,7 +12,7 @@ namespace {
 
 bool run_time_codes(const Function& f, Value v) {
   const Node& n = f.node(v);
-  if (n.op == Op::input) return n.type.dtype == DType::i8;
+  if (n.op == Op::input) return n.type.dtype == DType::i8 || n.type.dtype == DType::i4;
   const bool moves = n.op == Op::convert || n.op == Op::reshape || n.op == Op::transpose || n.op == Op::slice;
   return moves && run_time_codes(f, n.inputs[0]);
 }

@@ -164,7 +164,7 @@ Tensor select(const Operands& in, Tensor out) {
 
 float converted(DType to, float x) {
   if (to == DType::f16) return half_to_float(float_to_half(x));
-  if (to == DType::i32 || to == DType::i8 || to == DType::u8) return std::trunc(x);
+  if (to == DType::i32 || to == DType::i8 || to == DType::u8 || to == DType::i4) return std::trunc(x);
   if (to == DType::boolean) return x != 0 ? 1.0f : 0.0f;
   return x;
 }

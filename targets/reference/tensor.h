@@ -13,8 +13,9 @@
 namespace onw::reference {
 
 struct Tensor {
-  Type type;             // with the row count filled in where it is symbolic
-  std::vector<float> f;  // f32, f16 and bool values (f16 rounded to it, bool 0 or 1); i32 too, exact below 2^24
+  Type type;  // with the row count filled in where it is symbolic
+  std::vector<float>
+      f;  // f32, f16 and bool values (f16 rounded to it, bool 0 or 1); i8, i4 and i32 too, exact below 2^24
   std::shared_ptr<std::byte[]> memory;  // of q8
   QuantizedRows q;
 

@@ -186,7 +186,7 @@ int ov_core_compile_model(const void*, const Model* model, const char*, size_t w
   return 0;
 }
 void ov_model_free(Model* model) { delete model; }
-int ov_model_inputs_size(const void*, size_t* n) { return *n = 5, 0; }
+int ov_model_inputs_size(const void*, size_t* n) { return *n = 6, 0; }
 int ov_model_const_input_by_index(const void*, size_t i, void** port) {
   static int ports[8];
   ports[i % 8] = static_cast<int>(i);
@@ -251,6 +251,8 @@ int ov_infer_request_infer(Request* request) {
   if (how == "wrong") logits->second.data[1] = 100;
   return 0;
 }
+int ov_infer_request_start_async(Request* request) { return ov_infer_request_infer(request); }
+int ov_infer_request_wait(Request*) { return 0; }
 int ov_infer_request_get_profiling_info(const void*, void*) { return fail("no profile"); }
 void ov_profiling_info_list_free(void*) {}
 int ov_tensor_create_from_host_ptr(int, Dims shape, void* memory, Tensor** tensor) {

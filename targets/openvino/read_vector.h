@@ -1,4 +1,4 @@
-// The sinks of an attention, read once.
+// Sinks of an attention, biases of a router: read once.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace onw::openvino {
 
-inline Result<std::vector<float>> read_sinks(const WeightSet& weights, const std::string& name) {
+inline Result<std::vector<float>> read_vector(const WeightSet& weights, const std::string& name) {
   const auto view = weights.find(name);
   RETURN_IF_ERROR(view);
   std::vector<float> values(static_cast<size_t>(view->outputs));
