@@ -7,6 +7,7 @@
 
 #include "graph/ops.h"
 #include "graph/shape_rules.h"
+#include "passes/decompose_states.h"
 #include "passes/rewrite.h"
 
 namespace onw {
@@ -15,7 +16,11 @@ namespace {
 class Decomposer {
  public:
   Decomposer(const Program& program, const Function& from, const DecomposeOptions& options)
-      : program_(program), from_(from), options_(options), map_(from.nodes.size()) {
+      : program_(program),
+        from_(from),
+        options_(options),
+        recurrent_(program, to_, options.rows),
+        map_(from.nodes.size()) {
     to_.name = from.name;
   }
 
@@ -29,6 +34,7 @@ class Decomposer {
     }
     for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, map(o.value)});
     to_.outputs.insert(to_.outputs.end(), states_.begin(), states_.end());
+    to_.outputs.insert(to_.outputs.end(), recurrent_.outputs().begin(), recurrent_.outputs().end());
     return std::move(to_);
   }
 
@@ -336,6 +342,19 @@ class Decomposer {
     return transpose(o, {1, 0, 2});
   }
 
+  Value state_step(const Node& n) {
+    if (options_.rows == kRows) {
+      error_ = Error{Code::unsupported,
+                     fmt::format("{}: '{}' has a primitive form for fixed rows only", n.label, name(n.op))};
+      return {};
+    }
+    Values inputs;
+    for (const Value v : n.inputs) inputs.push_back(map(v));
+    auto v = recurrent_.lower(n, std::move(inputs));
+    if (!v) error_ = v.error();
+    return v ? *v : Value{};
+  }
+
   // What has the same meaning on both levels, with S fixed.
   Value copy(const Node& n) {
     Node c = n;
@@ -384,6 +403,9 @@ class Decomposer {
         return kv_write();
       case Op::attention:
         return attention();
+      case Op::conv_update:
+      case Op::gated_delta:
+        return state_step(n);
       default:
         break;
     }
@@ -396,6 +418,7 @@ class Decomposer {
   const Function& from_;
   const DecomposeOptions& options_;
   Function to_;
+  StateDecomposer recurrent_;
   std::vector<Value> map_;
   std::vector<Output> states_;
   std::map<std::string, std::pair<Value, Value>> written_;

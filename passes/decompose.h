@@ -32,6 +32,8 @@ struct DecomposeOptions {
 // rows]. A row's own K and V stand behind them, rounded as the cache rounds them; the outputs are "<state>.k_new"
 // [rows, heads, head_dim] and "<state>.v_new" as they were.
 //
+// Convolution and delta states: passes/decompose_states.h.
+//
 // Errors: unsupported for ops of later families.
 Result<Function> decompose(const Program& program, const Function& function, const DecomposeOptions& options);
 

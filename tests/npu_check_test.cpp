@@ -16,7 +16,7 @@ testing::RandomModel model(std::string_view family) {
 }
 
 TEST(NpuCheck, tells_every_layer_and_the_head) {
-  for (const char* family : {"llama", "qwen3", "gemma3", "gemma4"}) {
+  for (const char* family : {"llama", "qwen3", "gemma3", "gemma4", "lfm2", "qwen3_5"}) {
     const auto m = model(family);
     const auto layers = check_npu(m.program, m.weights, {1, 2, 3});
     ASSERT_TRUE(layers) << family << ": " << layers.error().message;

@@ -8,6 +8,7 @@
 #include "graph/ops.h"
 #include "kernels/attention/attention.h"
 #include "passes/decompose.h"
+#include "passes/delta_scales.h"
 #include "passes/legalize_npu.h"
 #include "targets/op_observer.h"
 #include "targets/reference/body_inputs.h"
@@ -106,7 +107,7 @@ void add_masks(const Program& program, const Function& body, int64_t cached, Inp
 Result<Function> lowered(const Program& p, std::string_view name, int64_t rows, int64_t cached) {
   const Function* f = p.function(name);
   if (f == nullptr) return error(Code::invalid_argument, "the program has no function '{}'", name);
-  const auto primitives = decompose(p, *f, {.rows = rows, .cache_tokens = cached});
+  const auto primitives = decompose(p, delta_scales(*f), {.rows = rows, .cache_tokens = cached});
   RETURN_IF_ERROR(primitives);
   return legalize_npu(*primitives);
 }
@@ -130,7 +131,34 @@ Result<std::vector<PromptBlock>> prompt_blocks(const Program& program, const std
   return blocks;
 }
 
-// A block after the other: keys and values of the first are the cache of the second. Then the head, over the last row.
+// What convolutions and delta states begin with, and that every row counts.
+void add_recurrent(const Function& body, Inputs& inputs) {
+  for (const Node& n : body.nodes) {
+    if (n.op != Op::input || (n.label != "rows_used" && !n.label.ends_with(".before"))) continue;
+    Tensor t = make_tensor(n.type, 0);
+    if (n.label == "rows_used") std::ranges::fill(t.f, 1.0f);
+    inputs.try_emplace(n.label, std::move(t));
+  }
+}
+
+// What a block leaves to the next one.
+void carry_states(const Program& program, Inputs& outputs, Inputs& cache) {
+  for (const StateDecl& s : program.states) {
+    for (const char* part : {".k", ".v"})
+      if (const auto made = outputs.find(s.name + part + "_new"); made != outputs.end())
+        cache[s.name + part] = std::move(made->second);
+    const auto all = outputs.find(s.name + (s.kind == StateKind::conv ? ".rows" : ".after"));
+    if (all == outputs.end()) continue;
+    const Shape shape =
+        s.kind == StateKind::conv ? Shape{s.kernel - 1, s.heads} : Shape{s.heads, s.head_dim, s.value_dim};
+    Tensor last = make_tensor({DType::f32, shape, 0}, 0);
+    std::copy_n(all->second.f.end() - static_cast<std::ptrdiff_t>(last.f.size()), last.f.size(), last.f.begin());
+    cache[s.name + ".before"] = std::move(last);
+  }
+}
+
+// A block after the other: states of the first are those of the second, keys and values its cache. Then the head, over
+// the last row.
 Result<void> run_blocks(const std::vector<PromptBlock>& blocks, const Function& head, Context c) {
   Inputs cache;
   std::vector<float> last;
@@ -139,13 +167,11 @@ Result<void> run_blocks(const std::vector<PromptBlock>& blocks, const Function& 
     RETURN_IF_ERROR(inputs);
     add_masks(c.program, b.body, b.cached, *inputs);
     inputs->merge(cache);
+    add_recurrent(b.body, *inputs);
     c.rows = static_cast<int64_t>(b.rows.size());
     auto outputs = run_function(b.body, std::move(*inputs), c, CancelToken(), false);
     RETURN_IF_ERROR(outputs);
-    for (const StateDecl& s : c.program.states)
-      for (const char* part : {".k", ".v"})
-        if (const auto made = outputs->find(s.name + part + "_new"); made != outputs->end())
-          cache[s.name + part] = std::move(made->second);
+    carry_states(c.program, *outputs, cache);
     const std::span<const float> row = std::as_const(outputs->at("hidden")).row(c.rows - 1);
     last.assign(row.begin(), row.end());
   }
