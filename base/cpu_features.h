@@ -7,6 +7,7 @@ namespace onw {
 
 struct CpuFeatures {
   std::string model;         // the CPU's own name, e.g. "Intel(R) Core(TM) Ultra 7 258V"
+  bool amd = false;          // of the maker AMD
   bool avx2 = false;         // with FMA, F16C and BMI2
   bool avx_vnni = false;     // 256-bit VNNI (VEX), with all of avx2
   bool avx512_vnni = false;  // AVX-512 F, BW, VL, DQ and VNNI, with all of avx2

@@ -54,6 +54,7 @@ std::string brand() {
 CpuFeatures detect() {
   CpuFeatures f;
   f.model = brand();
+  f.amd = cpuid(0, 0).ebx == signature_AMD_ebx;
   const Leaf one = cpuid(1, 0), seven = cpuid(7, 0), seven_one = cpuid(7, 1);
   if (!bit(one.ecx, 27)) return f;  // no XGETBV: the system saves no wide registers
   const uint64_t saved = saved_states();

@@ -42,28 +42,39 @@ def place(path):
 
 
 def asked(options, model, case):
-    """Engine name to a call that measures it once."""
+    """Engine name to the files that it reads and a call that measures it once."""
     name, given, places = model.partition("=")
     if not given or ":" not in places:
         raise SystemExit(f"--model {model}: NAME=MODEL:GGUF is wanted")
     folder, gguf = (place(path) for path in places.rsplit(":", 1))
     kind, _, size = case.partition(":")
-    calls = {}
+    calls = {}  # by engine: what it reads, and the call
     for isa in options.isa:
         label = f"onw-{isa}" if isa else "onw"
-        calls[label] = lambda i=isa: engines.onw(options.onw, folder, kind, int(size), options.threads, isa=i)
+        calls[label] = folder, lambda i=isa: engines.onw(options.onw, folder, kind, int(size), options.threads, isa=i)
     for peer in options.peer:
         label, _, rest = peer.partition("=")
         sort, _, path = rest.partition(":")
         if sort == "onw":  # on another device
-            calls[label] = lambda d=path: engines.onw(options.onw, folder, kind, int(size), options.threads, d)
+            calls[label] = folder, lambda d=path: engines.onw(options.onw, folder, kind, int(size), options.threads, d)
             continue
         measure = engines.PEERS[sort]
-        calls[label] = lambda m=measure, p=place(path): m(p, gguf, kind, int(size), options.threads)
+        calls[label] = gguf, lambda m=measure, p=place(path): m(p, gguf, kind, int(size), options.threads)
     return name, {label: call for label, call in calls.items() if not options.only or label in options.only}
 
 
-def measure_once(record, call):
+def bring_to_memory(place):
+    """Reads the model's files, so that what the engine before it drove out of the page cache is not timed."""
+    path = pathlib.Path(place)
+    for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
+        if file.is_file():
+            with open(file, "rb", buffering=0) as f:
+                while f.read(1 << 24):
+                    pass
+
+
+def measure_once(record, call, model):
+    bring_to_memory(model)
     try:
         found = call()
     except engines.CannotDo as why:
@@ -90,11 +101,11 @@ def run(options):
                 forget(results, model.partition("=")[0], case, asked(options, model, case)[1])
             for _ in range(options.rounds):
                 name, calls = asked(options, model, case)
-                for engine, call in calls.items():
+                for engine, (files, call) in calls.items():
                     record = entry(results, name, case, engine)
                     if len(record["values"]) >= options.rounds or "cannot" in record:
                         continue
-                    value = measure_once(record, call)
+                    value = measure_once(record, call, files)
                     print(f"{name} {case} {engine}: {value if value is not None else record['cannot']}", flush=True)
                     write(options.out, results)
 

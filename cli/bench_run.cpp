@@ -185,7 +185,8 @@ Result<void> Bench::check_room(const BenchCase& what) const {
 
 Result<BenchTiming> Bench::time(const BenchCase& what, bool profile) {
   RETURN_IF_ERROR(check_room(what));
-  // A device loads graphs and packs weights when they first compute: that is no step's time.
+  // A device loads graphs and packs weights when they first compute, the CPU moves its weights to huge pages: that is
+  // no step's time.
   if (counts_graphs_) RETURN_IF_ERROR(what.prompt ? time_prompt(what, 1) : time_decode(what, 1));
   rest_until_done(executable_);
   const auto timed = what.prompt ? time_prompt(what, kPromptRounds) : time_decode(what, what.rows);

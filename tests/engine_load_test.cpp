@@ -11,6 +11,7 @@
 #include "runtime/load.h"
 #include "runtime/testing/engine_driver.h"
 #include "targets/openvino/testing.h"
+#include "targets/rest.h"
 #include "tests/golden.h"
 #include "tests/run_ids.h"
 #include "tests/tiny_model.h"
@@ -174,6 +175,15 @@ TEST_P(LoadedModel, computes_the_same_bits_from_rows_and_from_tiles) {
   ASSERT_EQ(first.size(), expected.size());
   EXPECT_EQ(std::memcmp(first.data(), expected.data(), expected.size() * sizeof(float)), 0);
   EXPECT_EQ(std::memcmp(mapped.data(), expected.data(), expected.size() * sizeof(float)), 0);
+}
+
+// Bench times steps of weights that lie where they will stay.
+TEST_P(LoadedModel, tells_whether_its_weights_are_still_being_moved) {
+  auto target = load_executable(folder_ / "model", {.device = "CPU", .threads = 1});
+  ASSERT_TRUE(target) << target.error().message;
+  ASSERT_NE(dynamic_cast<Rests*>(target->get()), nullptr);
+  rest_until_done(**target);
+  EXPECT_FALSE(upkeep(**target).more_to_come);
 }
 
 TEST(Load, names_the_device_that_does_not_exist_and_those_that_do) {

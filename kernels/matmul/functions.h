@@ -6,7 +6,9 @@
 namespace onw::matmul_kernels {
 
 #define KERNEL(function, level, codes, from, to) void function(const Call&);
+#define AMD_KERNEL KERNEL
 #include "kernels/matmul/kernels.inc"
+#undef AMD_KERNEL
 #undef KERNEL
 
 }  // namespace onw::matmul_kernels

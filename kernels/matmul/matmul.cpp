@@ -5,6 +5,7 @@
 #include <bit>
 #include <ranges>
 
+#include "base/cpu_features.h"
 #include "base/result.h"
 #include "kernels/matmul/kernels.h"
 #include "kernels/matmul/prepare.h"
@@ -17,7 +18,10 @@ namespace {
 
 constexpr std::array kTable = {
 #define KERNEL(function, level, codes, from, to) KernelRow{#function, function, Isa::level, Codes::codes, from, to},
+#define AMD_KERNEL(function, level, codes, from, to) \
+  KernelRow{#function, function, Isa::level, Codes::codes, from, to, true},
 #include "kernels/matmul/kernels.inc"
+#undef AMD_KERNEL
 #undef KERNEL
 };
 
@@ -51,8 +55,15 @@ Codes kind_of(const FormatInfo& f) {
 std::span<const KernelRow> kernel_table() { return kTable; }
 
 const KernelRow& select_kernel(Isa isa, Codes codes, int64_t rows) {
+  static const bool amd = cpu_features().amd;
+  return select_kernel(isa, codes, rows, amd);
+}
+
+const KernelRow& select_kernel(Isa isa, Codes codes, int64_t rows, bool amd) {
   for (const KernelRow& row : kTable | std::views::reverse)
-    if (runs_at(row.isa, isa) && row.codes == codes && row.rows_from <= rows && rows <= row.rows_to) return row;
+    if (runs_at(row.isa, isa) && row.codes == codes && row.rows_from <= rows && rows <= row.rows_to &&
+        (amd || !row.for_amd))
+      return row;
   CHECK(false && "generic takes everything");
   return kTable.front();
 }

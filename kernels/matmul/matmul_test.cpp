@@ -219,12 +219,16 @@ TEST(Matmul, every_level_selects_kernels_it_can_run) {
     for (const Codes codes :
          {Codes::nibbles, Codes::levels, Codes::bytes, Codes::twos, Codes::f32, Codes::f16, Codes::bf16})
       for (const int64_t rows : {1, 2, 8, 512}) {
-        const KernelRow& row = matmul_kernels::select_kernel(level, codes, rows);
-        EXPECT_TRUE(runs_at(row.isa, level));
-        EXPECT_EQ(row.codes, codes);
-        EXPECT_LE(row.rows_from, rows);
-        EXPECT_LE(rows, row.rows_to);
+        for (const bool amd : {false, true}) {
+          const KernelRow& row = matmul_kernels::select_kernel(level, codes, rows, amd);
+          EXPECT_TRUE(runs_at(row.isa, level));
+          EXPECT_EQ(row.codes, codes);
+          EXPECT_LE(row.rows_from, rows);
+          EXPECT_LE(rows, row.rows_to);
+          EXPECT_LE(row.for_amd, amd);
+        }
       }
+  EXPECT_TRUE(matmul_kernels::select_kernel(Isa::avx512vnni, Codes::nibbles, 1, true).for_amd);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "targets/cpu/plan.h"
 #include "targets/cpu/sequence.h"
 #include "targets/cpu/tiled_weights.h"
+#include "targets/rest.h"
 #include "targets/row_tables.h"
 
 namespace onw {
@@ -64,7 +65,7 @@ Result<Plans> compile(const Program& fused, const WeightSet& weights, const CpuO
 
 constexpr size_t kHugePiece = 32 << 20;  // moved at once, where weights are moved to huge pages
 
-class Cpu final : public Executable {
+class Cpu final : public Executable, public Rests {
  public:
   struct Tables {
     WeightView embedding;
@@ -185,6 +186,9 @@ class Cpu final : public Executable {
   }
 
   void observe(OpObserver* observer) override { observer_ = observer; }
+
+  void rest(bool) override {}  // the thread below yields to steps by itself
+  Upkeep upkeep() const override { return {.more_to_come = huge_weights_.moving()}; }
 
  private:
   void learn_threads(int64_t rows, double seconds, double processor_seconds) {
