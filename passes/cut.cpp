@@ -5,14 +5,16 @@
 #include <utility>
 
 #include "graph/ops.h"
+#include "passes/delta_scales.h"
 
 namespace onw {
 namespace {
 
 class Cutter {
  public:
-  explicit Cutter(const Function& from)
+  explicit Cutter(const Function& from, bool states_inside = false)
       : from_(from),
+        states_inside_(states_inside),
         segment_of_(from.nodes.size(), kNowhere),
         ready_at_(from.nodes.size()),
         place_(from.nodes.size()) {}
@@ -27,7 +29,7 @@ class Cutter {
         RETURN_IF_ERROR(host_step(v));
         continue;
       }
-      if (info(n.op).effect)
+      if (info(n.op).effect && !is_of_state(n.op))
         return error(Code::unsupported, "{}: {}: the host has no step for '{}' yet", from_.name, n.label, name(n.op));
       graph_node(v);
     }
@@ -119,9 +121,11 @@ class Cutter {
     ready_at_[static_cast<size_t>(v.id)] = current();
   }
 
-  static bool is_host_op(Op op) {
-    constexpr Op kOps[] = {Op::kv_write, Op::attention, Op::conv_update, Op::gated_delta, Op::route, Op::experts};
-    return std::ranges::find(kOps, op) != std::end(kOps);
+  static bool is_of_state(Op op) { return op == Op::conv_update || op == Op::gated_delta; }
+
+  bool is_host_op(Op op) const {
+    constexpr Op kOps[] = {Op::kv_write, Op::attention, Op::route, Op::experts};
+    return std::ranges::find(kOps, op) != std::end(kOps) || (is_of_state(op) && !states_inside_);
   }
 
   // What a host computes as it goes.
@@ -178,6 +182,7 @@ class Cutter {
   }
 
   const Function& from_;
+  bool states_inside_;
   CutFunction out_;
   std::vector<int> segment_of_;
   std::vector<size_t> ready_at_;  // the first segment that can read the value
@@ -195,6 +200,8 @@ class Cutter {
 bool is_of_cache(const HostStep& step) { return step.node.op == Op::kv_write || step.node.op == Op::attention; }
 
 Result<CutFunction> cut_at_host_steps(const Function& function) { return Cutter(function).run(); }
+
+Result<CutFunction> cut_for_fixed_rows(const Function& function) { return Cutter(delta_scales(function), true).run(); }
 
 CutFunction cut_in_pieces(const Function& function, int attentions) {
   return Cutter(function).pieces(std::max(attentions, 1));

@@ -1,6 +1,6 @@
 // A function cut where the host must act: before attention over a cache that grows, which no graph of fixed shapes can
-// hold; where convolutions and the delta rule meet their states; and after a router, because no graph can choose
-// weights.
+// hold; where convolutions and the delta rule meet their states, unless graphs have fixed rows; and after a router,
+// because no graph can choose weights.
 #pragma once
 
 #include <string>
@@ -36,6 +36,10 @@ struct CutFunction {
 // call of a graph costs more) is steps of the host too. Errors: unsupported for an effect that has no host step, and
 // for host steps that no segment stands before or behind.
 Result<CutFunction> cut_at_host_steps(const Function& function);
+
+// The same where graphs have fixed rows: convolutions and the delta rule stay inside them (passes/decompose_states.h),
+// with small states scaled (passes/delta_scales.h).
+Result<CutFunction> cut_for_fixed_rows(const Function& function);
 
 // The same in pieces of at least `attentions` attentions (1 or more), effects inside them, so without host steps: cut
 // where a single value crosses, but for the function's inputs. What has no such place is one piece.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/ops.h"
 #include "graph/text.h"
 #include "graph/verifier.h"
 
@@ -157,6 +158,22 @@ body {
   return hidden=%18
 }
 )";
+
+// Graphs of fixed rows hold the states: experts alone are the host's.
+TEST(Cut, leaves_states_inside_graphs_of_fixed_rows) {
+  const auto program = parse_program(kHybrid);
+  ASSERT_TRUE(program) << program.error().message;
+  const auto cut = cut_for_fixed_rows(program->functions[0]);
+  ASSERT_TRUE(cut) << cut.error().message;
+  ASSERT_EQ(cut->segments.size(), 2U);
+  ASSERT_EQ(cut->host.size(), 1U);
+  std::vector<Op> host;
+  for (const HostStep& step : cut->host[0]) host.push_back(step.node.op);
+  EXPECT_EQ(host, (std::vector<Op>{Op::route, Op::experts}));
+  const std::string text = print(cut->segments[0]);
+  for (const char* step : {"L00/conv\"", "L00/delta\"", "L00/delta.v_scale\"", "L00/delta.result_scale\""})
+    EXPECT_NE(text.find(step), text.npos) << step << " in " << text;
+}
 
 // What lies between the convolution and the delta rule takes no graph; "g" and the shared product need nothing of the
 // steps that they are written behind.

@@ -229,7 +229,7 @@ Result<OpenedModel> open_model(const std::filesystem::path& path) {
 }
 
 Result<openvino::ModelShape> graph_shape(const Program& program, const WeightSet& weights, std::optional<bool> fused) {
-  const auto cut = cut_at_host_steps(*program.function("body"));
+  const auto cut = cut_for_fixed_rows(*program.function("body"));
   RETURN_IF_ERROR(cut);
   openvino::ModelShape shape{.segments = static_cast<int>(cut->segments.size()), .fused = fused};
   for (const auto& between : cut->host)

@@ -14,6 +14,7 @@
 #include "passes/legalize_npu.h"
 #include "passes/quantise.h"
 #include "targets/openvino/attention_graph.h"
+#include "targets/recurrent_state.h"
 #include "targets/reference/body_inputs.h"
 #include "targets/reference/interpreter.h"
 #include "targets/reference/kv_cache.h"
@@ -47,7 +48,7 @@ struct Kept {
 class NpuModel {
  public:
   NpuModel(const RandomModel& m, Form form) : m_(m), form_(form) {
-    cut_ = cut_at_host_steps(*m.program.function("body")).value();
+    cut_ = cut_for_fixed_rows(*m.program.function("body")).value();
     for (const Function& f : cut_.segments) segments_.push_back(lowered(f));
     const DecomposeOptions whole{
         .rows = form.rows, .chunks = [](const StateDecl&) { return kFusedChunks; }, .kv = form.kv};
@@ -63,12 +64,14 @@ class NpuModel {
       for (int64_t i = first_; i < first_ + form_.rows; ++i)
         rows.push_back(text_row(0, i, ids[static_cast<size_t>(i)], true));
       values_ = reference::body_inputs(m_.program, m_.weights, rows).value();
+      states_in();
       if (form_.fused) run_fused();
       for (size_t s = 0; s < segments_.size() && !form_.fused; ++s) {
         for (auto& [name, value] : run(segments_[s], values_)) values_[name] = value;
         if (s < cut_.host.size())
           for (const HostStep& step : cut_.host[s]) host(step);
       }
+      states_out();
       const Tensor y = run(head_, values_).at("logits");
       all.insert(all.end(), y.f.begin(), y.f.end());
     }
@@ -87,6 +90,25 @@ class NpuModel {
                                    {.program = m_.program, .weights = m_.weights, .rows = form_.rows, .npu = form_.npu},
                                    CancelToken(), false)
         .value();
+  }
+
+  // Convolution and delta states: zeros at first, then what the block before left.
+  void states_in() {
+    values_["rows_used"] = zeros(DType::f32, {form_.rows, 1});
+    std::ranges::fill(values_["rows_used"].f, 1.0f);
+    for (const StateDecl& s : m_.program.states) {
+      if (!is_recurrent(s)) continue;
+      const Shape shape =
+          s.kind == StateKind::conv ? Shape{s.kernel - 1, s.heads} : Shape{s.heads, s.head_dim, s.value_dim};
+      values_[s.name + ".before"] = states_.try_emplace(s.name, zeros(DType::f32, shape)).first->second;
+    }
+  }
+  void states_out() {
+    for (auto& [name, state] : states_) {
+      const auto conv = values_.find(name + ".rows");
+      const Tensor& all = conv != values_.end() ? conv->second : values_.at(name + ".after");
+      std::copy(all.f.end() - static_cast<std::ptrdiff_t>(state.f.size()), all.f.end(), state.f.begin());
+    }
   }
 
   // One graph for the body; what it writes goes into the cache behind it.
@@ -225,6 +247,7 @@ class NpuModel {
   Function head_, fused_;
   Inputs values_;
   std::map<std::string, Kept, std::less<>> kept_;
+  std::map<std::string, Tensor> states_;  // of convolutions and the delta rule
   int64_t first_ = 0;
 };
 
@@ -252,7 +275,8 @@ double loss(const RandomModel& m, Form form, int64_t tokens) {
 }
 
 const std::vector<std::pair<const char*, int64_t>> kFamilies = {
-    {"llama", 0}, {"qwen2", 0}, {"qwen3", 0}, {"granite", 0}, {"granitemoehybrid", 0}, {"gemma3", 20}, {"gemma4", 20}};
+    {"llama", 0},   {"qwen2", 0},   {"qwen3", 0}, {"granite", 0}, {"granitemoehybrid", 0},
+    {"gemma3", 20}, {"gemma4", 20}, {"lfm2", 0},  {"qwen3_5", 0}};
 
 TEST(NpuServing, legalised_models_of_every_family_stay_near_FP32) {
   for (const auto& [family, window] : kFamilies) {
@@ -286,6 +310,14 @@ TEST(NpuServing, one_graph_with_attention_inside_gives_what_segments_give) {
           << family << " " << name(kv);
     }
     EXPECT_LE(loss(m, {.kv = KvFormat::int8, .fused = true}, 20), 2e-3) << family;
+  }
+}
+
+TEST(NpuServing, hybrids_in_blocks_of_one_row_and_of_sixteen_stay_near_FP32) {
+  for (const char* family : {"lfm2", "qwen3_5"}) {
+    const RandomModel m = model(family);
+    EXPECT_LE(loss(m, {.kv = KvFormat::f16, .rows = 1}, 40), 1e-4) << family;
+    EXPECT_LE(loss(m, {.kv = KvFormat::f16, .rows = 16}, 80), 1e-4) << family;
   }
 }
 

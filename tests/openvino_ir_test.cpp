@@ -121,7 +121,7 @@ TEST(IrFaults, are_found) {
 }
 
 constexpr const char* kFamilies[] = {"llama", "qwen2", "qwen3", "granite", "granitemoehybrid", "gemma3", "gemma4"};
-// Whose states or experts the host computes between the graphs.
+// Whose states are inside the graphs, or whose experts the host computes between them.
 constexpr const char* kSharedFamilies[] = {"lfm2", "qwen3_5", "qwen3_moe", "gpt_oss", "lfm2_moe", "qwen3_5_moe"};
 
 TEST(IrFaults, no_graph_of_any_family_has_one) {
@@ -130,10 +130,10 @@ TEST(IrFaults, no_graph_of_any_family_has_one) {
   for (const std::string& family : families) {
     const RandomModel m =
         random_model(tiny_config(family, 320), [](const WeightDecl&) { return WeightFormat::q4g128; });
-    const auto cut = cut_at_host_steps(*m.program.function("body"));
+    const auto cut = cut_for_fixed_rows(*m.program.function("body"));
     ASSERT_TRUE(cut) << cut.error().message;
     for (const char* platform : {"3720", "4000", "5010"})
-      for (const int64_t rows : {1, 16}) {
+      for (const int64_t rows : {1, 4, 16}) {
         auto constants = Constants::create(m.weights);
         ASSERT_TRUE(constants);
         const auto graphs = openvino::lower_program(m.program, *cut, m.weights, *constants, rows, platform);
@@ -235,7 +235,7 @@ Result<openvino::ProgramGraphs> graphs_of(WeightFormat format, std::string_view 
                             return view;
                           },
                           m.weights.owner};
-  const auto cut = cut_at_host_steps(*m.program.function("body"));
+  const auto cut = cut_for_fixed_rows(*m.program.function("body"));
   RETURN_IF_ERROR(cut);
   auto constants = Constants::create(m.weights);
   RETURN_IF_ERROR(constants);
@@ -272,7 +272,7 @@ TEST(NpuFormats, without_any_arithmetic_are_refused_on_the_CPU_device_too) {
 
 TEST(NpuShapes, that_are_not_fixed_are_refused) {
   const RandomModel m = random_model(tiny_config("llama", 320), [](const WeightDecl&) { return WeightFormat::q4g128; });
-  const auto cut = cut_at_host_steps(*m.program.function("body"));
+  const auto cut = cut_for_fixed_rows(*m.program.function("body"));
   auto constants = Constants::create(m.weights);
   ASSERT_TRUE(cut && constants);
   const auto graphs = openvino::lower_program(m.program, *cut, m.weights, *constants, kRows, "4000");

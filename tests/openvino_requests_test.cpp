@@ -85,6 +85,24 @@ TEST_F(OpenVinoRequests, read_and_write_the_devices_own_memory) {
   }
 }
 
+// A state is read where the last step left it, and the new one written elsewhere: two ports change their place in a
+// step of decoding, for each convolution and each delta rule, and nothing is copied.
+TEST_F(OpenVinoRequests, swap_the_memory_of_states_inside_graphs) {
+  const int64_t copied = counted("copied");
+  const auto target = model({.kv = KvFormat::f16, .block_rows = {1, 8}, .chunk_positions = 32}, "qwen3_5");
+  ASSERT_NE(target, nullptr);
+  const auto sequence = new_sequence(*target);
+  run_rows(*target, *sequence, 7);
+  for (int i = 0; i < 3; ++i) run_rows(*target, *sequence, 1);
+  constexpr int kDeltaLayers = 1, kSteps = 20;  // over an edge, within a chunk of the cache
+  const int64_t before = counted("set"), requests = counted("requests");
+  for (int i = 0; i < kSteps; ++i) run_rows(*target, *sequence, 1);
+  EXPECT_GT(counted("set"), before);
+  EXPECT_LE(counted("set"), before + kSteps * kDeltaLayers * 2 * 2);
+  EXPECT_EQ(counted("requests"), requests);
+  EXPECT_EQ(counted("copied"), copied);
+}
+
 TEST_F(OpenVinoRequests, use_our_memory_where_the_device_has_none) {
   told("context=none");
   const int64_t before = counted("copied");

@@ -99,6 +99,12 @@ ConformanceSubject short_of(ConformanceSubject subject) {
     register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid", model("qwen3_5", 320), {}))),
     register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid_in_graphs", model("qwen3_5", 320),
                                              {.block_rows = {8}, .chunk_positions = 16}))),
+    register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid_row_by_row", model("qwen3_5", 320),
+                                             {.block_rows = {1, 4}, .chunk_positions = 16}))),
+    register_conformance(short_of(conforming("WithOpenVinoConformance_hybrid_in_chunks", model("qwen3_5", 320),
+                                             {.kv = KvFormat::int8, .block_rows = {1, 64}, .chunk_positions = 16}))),
+    register_conformance(short_of(conforming("WithOpenVinoConformance_convolutions", model("lfm2", 320),
+                                             {.block_rows = {1, 16}, .chunk_positions = 16}))),
     register_conformance(short_of(
         conforming("WithOpenVinoConformance_fused", model("llama", 320, WeightFormat::q4g128, 0, 1),
                    {.kv = KvFormat::int8, .block_rows = {4}, .chunk_positions = 8, .fused = {.variants = 9}}))),
@@ -148,9 +154,17 @@ TEST_F(WithOpenVino, agrees_with_the_reference_in_families_whose_states_and_expe
   config.update({{"num_local_experts", 6}, {"num_experts_per_tok", 2}, {"intermediate_size", 192}});
   agrees(random_model(config, [](const WeightDecl&) { return WeightFormat::q4c; }), {.kv = KvFormat::f32}, {20},
          {15, 1, 16}, "granitemoehybrid with experts");
-  for (const char* family : {"qwen3_5", "qwen3_moe"})
-    agrees(model(family, 320), {.kv = KvFormat::f32, .block_rows = {16}, .chunk_positions = 8}, {33}, {17, 1, 15},
-           family);
+  agrees(model("qwen3_moe", 320), {.kv = KvFormat::f32, .block_rows = {16}, .chunk_positions = 8}, {33}, {17, 1, 15},
+         "qwen3_moe");
+}
+
+// Blocks of 1, 4, 16 and 64 rows, whole and in part, that begin and end anywhere in the states' chunks.
+TEST_F(WithOpenVino, agrees_with_the_reference_with_states_inside_static_graphs) {
+  for (const char* family : {"qwen3_5", "lfm2", "qwen3_5_moe", "lfm2_moe"})
+    agrees(model(family, 320), {.kv = KvFormat::f32, .block_rows = {1, 4, 16, 64}, .chunk_positions = 32}, {115},
+           {64, 1, 1, 4, 3, 9, 20, 1, 12}, family);
+  agrees(model("qwen3_5", 320), {.kv = KvFormat::f32, .block_rows = {1, 16}, .chunk_positions = 32}, {70},
+         {16, 1, 17, 2}, "in two sizes");
 }
 
 // As it is served: the host's experts read INT8 activations, as those of the CPU.

@@ -347,7 +347,8 @@ Result<std::vector<Blob>> experts_into_store(const Program& program, const CutFu
 Result<std::vector<Blob>> compile_into_store(const Program& program, const WeightSet& weights,
                                              const OpenVinoOptions& options, std::string_view device) {
   CHECK(options.blobs.has_value());
-  const auto cut = cut_at_host_steps(*program.function("body"));
+  const Function& body = *program.function("body");
+  const auto cut = options.block_rows.empty() ? cut_at_host_steps(body) : cut_for_fixed_rows(body);
   RETURN_IF_ERROR(cut);
   const auto s = jobs_for_store(program, *cut, weights, options, device);
   RETURN_IF_ERROR(s);

@@ -83,7 +83,7 @@ Result<StoredGraphs> compile_everything_into_store(const Program& program, const
                                             .max_context = context,
                                             .base = options.chunk_positions,
                                             .max_step_rows = options.max_step_rows})};
-  auto cut = cut_at_host_steps(*program.function("body"));
+  auto cut = cut_for_fixed_rows(*program.function("body"));
   RETURN_IF_ERROR(cut);
   ahead.cut = std::move(*cut);
   StoredGraphs stored;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/ops.h"
 #include "kernels/attention/attention.h"
 #include "passes/decompose.h"
 #include "targets/openvino/attention_graph.h"
@@ -19,7 +20,12 @@ std::vector<int64_t> FusedForm::chunks_of(const StateDecl& state, const ChunkFor
 }
 
 bool can_fuse(const CutFunction& cut) {
-  return std::ranges::all_of(cut.host, [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); });
+  const auto has_states = [](const Function& f) {
+    return std::ranges::any_of(f.nodes,
+                               [](const Node& n) { return n.op == Op::conv_update || n.op == Op::gated_delta; });
+  };
+  return std::ranges::none_of(cut.segments, has_states) &&
+         std::ranges::all_of(cut.host, [](const auto& steps) { return std::ranges::all_of(steps, is_of_cache); });
 }
 
 std::vector<FusedForm> fused_forms(std::span<const int64_t> block_rows, const ChunkForm& cache) {

@@ -24,7 +24,8 @@ struct FusedForm {
   std::vector<int64_t> chunks_of(const StateDecl& state, const ChunkForm& cache) const;
 };
 
-// Whether the host acts between the segments for caches alone: no graph has the other steps inside.
+// Whether the host acts between the segments for caches alone, and these hold no other states: no graph with attention
+// inside has the other steps.
 bool can_fuse(const CutFunction& cut);
 
 // One for each of `block_rows` and each length, the shortest first: the first chunk, the first two, ..., up to 32 times

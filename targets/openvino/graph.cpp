@@ -1,5 +1,7 @@
 #include "targets/openvino/graph.h"
 
+#include <algorithm>
+
 namespace onw::openvino {
 
 Result<Graph> Graph::compile(std::shared_ptr<const Runtime> runtime, const Ir& ir, const Tensor& constants,
@@ -24,6 +26,7 @@ void Graph::make_requests_as_needed() {
   keeps_request_ = false;
   request_.reset();
   bound_rows_ = 0;
+  for (StatePort& s : states_) s.bound = nullptr;
 }
 
 Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* arena, int64_t first) {
@@ -34,7 +37,11 @@ Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* are
   }
   for (const IrPort& port : ports_) {
     const auto slot = buffers.slots.find(port.name);
-    CHECK(slot != buffers.slots.end());
+    if (slot == buffers.slots.end()) {
+      const auto known = std::ranges::find(states_, port.name, [](const StatePort& s) { return s.port.name; });
+      if (known == states_.end()) states_.push_back({.port = port});
+      continue;
+    }
     Shape shape = port.type.shape;
     shape[0] = rows;
     float* const at = reinterpret_cast<float*>(arena + slot->second.offset) + first * slot->second.stride;
@@ -47,10 +54,28 @@ Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* are
   return {};
 }
 
+void Graph::place_states(const std::map<std::string, std::byte*, std::less<>>& places) {
+  for (StatePort& s : states_)
+    if (const auto place = places.find(s.port.name); place != places.end()) s.at = place->second;
+}
+
+Result<void> Graph::bind_states() {
+  for (StatePort& s : states_) {
+    if (s.at == s.bound) continue;
+    CHECK(s.at != nullptr);
+    const auto tensor = runtime_->tensor(DType::f32, s.port.type.shape, s.at);
+    RETURN_IF_ERROR(tensor);
+    RETURN_IF_ERROR(request_->set(s.port.name, *tensor));
+    s.bound = s.at;
+  }
+  return {};
+}
+
 Result<void> Graph::run(int64_t rows, const BufferPlan& buffers, std::byte* arena, int64_t first) {
   const int64_t all = fixed_rows_ == kRows ? rows : fixed_rows_;
   CHECK(rows <= all);
   if (bound_rows_ != all || bound_first_ != first) RETURN_IF_ERROR(bind(all, buffers, arena, first));
+  RETURN_IF_ERROR(bind_states());
   auto ran = request_->run();
   if (!keeps_request_) make_requests_as_needed();
   return ran;

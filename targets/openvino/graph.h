@@ -1,6 +1,7 @@
 // One compiled graph with its request, bound to places in the arena.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "targets/openvino/buffers.h"
@@ -25,6 +26,8 @@ class Graph {
 
   // Binds a static graph to its places once for all, so that a run sets nothing.
   Result<void> wire(const BufferPlan& buffers, std::byte* arena) { return bind(fixed_rows_, buffers, arena, 0); }
+  // Where the ports are to be that have no place among the buffers, by name; what stays where it was is not set again.
+  void place_states(const std::map<std::string, std::byte*, std::less<>>& places);
   // From now on a request for each run: a driver allows a process so many. It costs what making one costs.
   void make_requests_as_needed();
 
@@ -35,7 +38,16 @@ class Graph {
   CompiledModel compiled_;
   std::optional<Request> request_;
   bool keeps_request_ = true;
+  // States: no rows that one graph hands to another.
+  struct StatePort {
+    IrPort port;
+    std::byte* at = nullptr;     // where it is to be
+    std::byte* bound = nullptr;  // where the request has it
+  };
+  Result<void> bind_states();
+
   std::vector<IrPort> ports_;
+  std::vector<StatePort> states_;
   int64_t fixed_rows_ = kRows;
   int64_t bound_rows_ = 0;  // 0: not bound yet
   int64_t bound_first_ = 0;

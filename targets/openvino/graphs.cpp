@@ -94,7 +94,7 @@ Result<std::vector<std::string>> write_graphs(const Program& program, const Weig
   const Function* head = program.function("head");
   if (body == nullptr || head == nullptr)
     return error(Code::invalid_argument, "the program has no function 'body' or 'head'");
-  auto cut = cut_at_host_steps(*body);
+  auto cut = options.rows == kRows ? cut_at_host_steps(*body) : cut_for_fixed_rows(*body);
   RETURN_IF_ERROR(cut);
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);

@@ -185,12 +185,14 @@ void ChunkSequence::write(size_t state, int64_t position, const float* k, const 
 
 void ChunkSequence::extend(int64_t rows) {
   for (cpu::RecurrentPages& r : recurrent_) r.extend(length_, rows);
+  held_.settle();
   length_ += rows;
   last_step_rows_ = rows;
 }
 
 void ChunkSequence::cut(int64_t n) {
   length_ = n;
+  held_.cut(n);
   last_step_rows_ = 0;
   for (size_t s = 0; s < states_.size(); ++s) {
     const int64_t kept = n == 0 ? 0 : form_->cell(form_->states[s], n - 1).chunk.index + 1;
@@ -244,6 +246,7 @@ Result<void> ChunkSequence::restore(const Checkpoint& checkpoint) {
     return error(Code::invalid_argument, "the checkpoint belongs to another target");
   states_ = mine->states;
   recurrent_ = mine->recurrent;
+  held_ = {};
   cut(mine->length());
   return {};
 }
@@ -365,6 +368,7 @@ Result<void> ChunkSequence::import_from(StateSource& source) {
   }
   states_ = std::move(fresh.states_);
   recurrent_ = std::move(fresh.recurrent_);
+  held_ = {};
   length_ = source.length();
   last_step_rows_ = 0;
   return {};

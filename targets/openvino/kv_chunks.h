@@ -12,6 +12,7 @@
 #include "graph/program.h"
 #include "targets/cpu/recurrent_pages.h"
 #include "targets/executable.h"
+#include "targets/openvino/held_states.h"
 #include "targets/openvino/host_memory.h"
 
 namespace onw::openvino {
@@ -95,6 +96,7 @@ class ChunkSequence final : public Sequence {
   void write(size_t state, int64_t position, const float* k, const float* v);
   void extend(int64_t rows);
   std::vector<cpu::RecurrentPages>& recurrent() { return recurrent_; }
+  HeldStates& held() { return held_; }
   int64_t chunks(size_t state) const { return static_cast<int64_t>(states_[state].chunks.size()); }
   KvChunk& chunk(size_t state, int64_t index) const { return *states_[state].chunks[static_cast<size_t>(index)]; }
 
@@ -114,6 +116,7 @@ class ChunkSequence final : public Sequence {
   std::shared_ptr<const ChunkForm> form_;
   std::vector<State> states_;
   std::vector<cpu::RecurrentPages> recurrent_;
+  HeldStates held_;  // of recurrent_, where graphs hold them
   int64_t length_ = 0;
   int64_t last_step_rows_ = 0;
 };

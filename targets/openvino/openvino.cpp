@@ -10,18 +10,17 @@
 #include "base/page_cache.h"
 #include "graph/ops.h"
 #include "graph/verifier.h"
-#include "kernels/rope_row.h"
-#include "quant/unpack.h"
 #include "targets/check_step.h"
 #include "targets/openvino/compile.h"
 #include "targets/openvino/expert_side.h"
 #include "targets/openvino/fused_variants.h"
+#include "targets/openvino/graph_inputs.h"
+#include "targets/openvino/graph_states.h"
 #include "targets/openvino/host_plans.h"
 #include "targets/openvino/kv_side.h"
 #include "targets/openvino/memory_model.h"
 #include "targets/openvino/platforms.h"
 #include "targets/rest.h"
-#include "targets/row_tables.h"
 #include "targets/timed_observer.h"
 
 namespace onw {
@@ -69,12 +68,9 @@ class OpenVino final : public Executable, public Rests {
       for (const MappedWeights& file : weights.expert_files) drop_mapped_pages(file.bytes);
     target->packed_bytes_ = packed_weight_bytes(program, weights);
     target->inner_row_bytes_ = inner_row_bytes(target->cut_);
-    const auto embedding = weights.find(program.embedding);
-    RETURN_IF_ERROR(embedding);
-    target->embedding_ = *embedding;
-    auto lookups = row_tables(program, weights);
-    RETURN_IF_ERROR(lookups);
-    target->lookups_ = std::move(*lookups);
+    auto inputs = GraphInputs::create(program, weights);
+    RETURN_IF_ERROR(inputs);
+    target->inputs_ = std::move(*inputs);
     target->weights_ = std::move(weights);
     if (const auto fused = target->plan_fused(program); !fused) target->without_fused(fused.error().message);
     return target;
@@ -99,8 +95,9 @@ class OpenVino final : public Executable, public Rests {
     MemoryNeed n;
     n.weights_bytes = packed_bytes_ * blocks + expert_bytes_;
     n.state_bytes = kv_->state_bytes(tokens) * sequences;
-    n.work_bytes = arena_bytes_ + host_->work_bytes() + fused_places_.buffers.bytes + info_.vocabulary * 4 +
-                   rows * inner_row_bytes_ + kLibraryBytes +
+    if (states_ != nullptr) n.state_bytes += states_->sequence_bytes() * sequences;
+    n.work_bytes = (states_ != nullptr ? states_->work_bytes() : 0) + arena_bytes_ + host_->work_bytes() +
+                   fused_places_.buffers.bytes + info_.vocabulary * 4 + rows * inner_row_bytes_ + kLibraryBytes +
                    kGraphBytes * blocks * static_cast<int64_t>(cut_.segments.size() + 1) +
                    platform_->work_bytes * blocks;
     return n;
@@ -139,8 +136,9 @@ class OpenVino final : public Executable, public Rests {
     hidden_.clear();
     logits_.clear();
     for (int64_t first = 0; first < static_cast<int64_t>(step.rows.size());) {
-      Block& block = block_for(static_cast<int64_t>(step.rows.size()) - first);
-      const auto rows = next_rows(step.rows.subspan(static_cast<size_t>(first)), block);
+      const auto left = together(step.rows.subspan(static_cast<size_t>(first)));
+      Block& block = block_for(static_cast<int64_t>(left.size()));
+      const auto rows = next_rows(left, block);
       FusedVariants::Variant* variant = may_fuse ? variant_for(rows, block) : nullptr;
       if (variant == nullptr)
         RETURN_IF_ERROR(run_rows(step, rows, block, cancel));
@@ -185,11 +183,12 @@ class OpenVino final : public Executable, public Rests {
              .max_partial_rows = options_.max_step_rows,
              .kv = options_.kv,
              .hardware = hardware_text(options_, *platform_)};
-    auto cut = cut_at_host_steps(*program.function("body"));
-    RETURN_IF_ERROR(cut);
-    cut_ = std::move(*cut);
     // A static graph reads and writes whole blocks, however few rows there are.
     const bool dynamic = options_.block_rows.empty();
+    const Function& function = *program.function("body");
+    auto cut = dynamic ? cut_at_host_steps(function) : cut_for_fixed_rows(function);
+    RETURN_IF_ERROR(cut);
+    cut_ = std::move(*cut);
     largest_ = dynamic ? std::min<int64_t>(options_.max_step_rows, kDynamicRows) : options_.block_rows.back();
     // Recurrent states take a step at once.
     if (std::ranges::any_of(program.states, is_recurrent)) {
@@ -249,10 +248,12 @@ class OpenVino final : public Executable, public Rests {
     RETURN_IF_ERROR(kv);
     kv_ = std::move(*kv);
     info_.hardware += experts_text(program);
+    if (!dynamic && std::ranges::any_of(program.states, is_recurrent)) {
+      auto states = GraphStates::create(program, options_.block_rows, memory_, pool_);
+      RETURN_IF_ERROR(states);
+      states_ = std::move(*states);
+    }
     info_.truncates_freely = kv_->truncates_freely();
-    for (const RopeTable& t : program.rope_tables) inv_freq_.emplace_back(t.inv_freq.begin(), t.inv_freq.end());
-    rope_tables_ = program.rope_tables;
-    embedding_scale_ = static_cast<float>(program.embedding_scale);
     return {};
   }
 
@@ -360,6 +361,12 @@ class OpenVino final : public Executable, public Rests {
     return {};
   }
 
+  // A graph holds the states of one sequence.
+  std::span<const Row> together(std::span<const Row> rows) const {
+    const auto other = std::ranges::find_if(rows, [&](const Row& r) { return r.sequence != rows.front().sequence; });
+    return states_ == nullptr ? rows : rows.first(static_cast<size_t>(other - rows.begin()));
+  }
+
   std::span<const Row> next_rows(std::span<const Row> rows, const Block& block) const {
     const int64_t most = block.rows == kRows ? largest_ : block.rows == largest_ ? together_ : block.rows;
     return rows.first(std::min(static_cast<size_t>(most), rows.size()));
@@ -374,11 +381,14 @@ class OpenVino final : public Executable, public Rests {
   Result<void> run_rows(const Step& step, std::span<const Row> rows, Block& block, const CancelToken& cancel) {
     const cpu::RunContext c{.arena = arena_.get(), .rows = static_cast<int64_t>(rows.size())};
     RETURN_IF_ERROR(kv_->begin(step, rows));
-    write_inputs(rows, body_buffers_, c);
+    inputs_.write(rows, body_buffers_, c, pool_);
+    if (states_ != nullptr) RETURN_IF_ERROR(begin_states(step, rows, block));
     for (size_t s = 0; s < block.body.size(); ++s) {
       RETURN_IF_ERROR(run_segment(s, block, c.rows, cancel));
       if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s, c.rows, cancel));
+      if (states_ != nullptr && s < cut_.host.size()) fill_up_results(s, c, block.rows);
     }
+    if (states_ != nullptr) finish_states(step, rows);
     return take_results(rows, body_buffers_.slots.at("hidden").f32(c), block, cancel);
   }
 
@@ -394,6 +404,33 @@ class OpenVino final : public Executable, public Rests {
     return {};
   }
 
+  // ---- States inside the graphs
+
+  static ChunkSequence& sequence_of(const Step& step, std::span<const Row> rows) {
+    return static_cast<ChunkSequence&>(*step.sequences[static_cast<size_t>(rows.front().sequence)]);
+  }
+
+  Result<void> begin_states(const Step& step, std::span<const Row> rows, Block& block) {
+    const auto start = Clock::now();
+    const auto count = static_cast<int64_t>(rows.size());
+    inputs_.fill_up(body_buffers_, {.arena = arena_.get(), .rows = count}, block.rows);
+    RETURN_IF_ERROR(states_->begin(sequence_of(step, rows), count, block.rows, block.body));
+    show("states in", "host", since(start));
+    return {};
+  }
+
+  void finish_states(const Step& step, std::span<const Row> rows) {
+    const auto start = Clock::now();
+    states_->finish(sequence_of(step, rows));
+    show("states out", "host", since(start));
+  }
+
+  // What the host gives for the rows behind the last one must be numbers, too.
+  void fill_up_results(size_t segment, const cpu::RunContext& c, int64_t all_rows) const {
+    for (const HostStep& step : cut_.host[segment])
+      if (step.crosses) fill_up_rows(body_buffers_, step.result, c, all_rows);
+  }
+
   // The hidden rows that are wanted, and the logits of the head.
   Result<void> take_results(std::span<const Row> rows, const float* hidden, Block& block, const CancelToken& cancel) {
     for (size_t r = 0; r < rows.size(); ++r)
@@ -401,35 +438,6 @@ class OpenVino final : public Executable, public Rests {
         hidden_.insert(hidden_.end(), hidden + static_cast<int64_t>(r) * info_.hidden,
                        hidden + static_cast<int64_t>(r + 1) * info_.hidden);
     return run_head(rows, hidden, block, cancel);
-  }
-
-  void write_inputs(std::span<const Row> rows, const BufferPlan& buffers, const cpu::RunContext& c) {
-    const auto slot = [&](const std::string& name) { return buffers.slots.at(name); };
-    float* x = slot("x").f32(c);
-    pool_.parallel_for(c.rows, [&](int64_t first, int64_t last, int) {
-      for (int64_t r = first; r < last; ++r) {
-        const Row& row = rows[static_cast<size_t>(r)];
-        for (const RowTable& table : lookups_) {
-          const cpu::Slot in = slot(table.input);
-          table.read(row, {in.f32(c) + r * in.stride, static_cast<size_t>(in.width)});
-        }
-        const std::span<float> to(x + r * info_.hidden, static_cast<size_t>(info_.hidden));
-        if (!row.embedding.empty()) {
-          std::ranges::copy(row.embedding, to.begin());
-          continue;
-        }
-        dequantise_row(embedding_, row.token, to);
-        for (float& v : to) v *= embedding_scale_;
-      }
-    });
-    for (size_t t = 0; t < inv_freq_.size(); ++t) {
-      const RopeTable& table = rope_tables_[t];
-      if (!buffers.slots.contains(table.name + ".cos")) continue;  // no layer rotates by it
-      const cpu::Slot cos = slot(table.name + ".cos"), sin = slot(table.name + ".sin");
-      for (int64_t r = 0; r < c.rows; ++r)
-        rope_row(static_cast<float>(rows[static_cast<size_t>(r)].rope[0]), inv_freq_[t],
-                 static_cast<float>(table.scaling), cos.f32(c) + r * cos.stride, sin.f32(c) + r * sin.stride);
-    }
   }
 
   // ---- With attention inside the graphs
@@ -452,8 +460,6 @@ class OpenVino final : public Executable, public Rests {
                      .memory = memory_,
                      .buffers = std::move(*buffers),
                      .arena = std::move(*arena)};
-    for (const Node& n : body.nodes)
-      if (n.op == Op::input) body_inputs_.push_back(n.label);
     fused_ = std::make_unique<FusedVariants>(FusedSetup{.program = program,
                                                         .weights = weights_,
                                                         .pieces = std::move(pieces),
@@ -481,8 +487,8 @@ class OpenVino final : public Executable, public Rests {
                          const CancelToken& cancel) {
     const cpu::RunContext c{.arena = fused_places_.arena.get(), .rows = static_cast<int64_t>(rows.size())};
     if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
-    write_inputs(rows, fused_places_.buffers, c);
-    fill_up_inputs(c, variant.form.rows);
+    inputs_.write(rows, fused_places_.buffers, c, pool_);
+    inputs_.fill_up(fused_places_.buffers, c, variant.form.rows);
     auto& sequence = static_cast<ChunkSequence&>(*step.sequences[static_cast<size_t>(rows.front().sequence)]);
     const auto start = Clock::now();
     const double before = variant.graph->device_seconds();
@@ -491,17 +497,6 @@ class OpenVino final : public Executable, public Rests {
     show("body with attention", kGraphOp, device);
     show("keys, values, masks", "host", since(start) - device);
     return take_results(rows, fused_places_.buffers.slots.at("hidden").f32(c), block, cancel);
-  }
-
-  // The rows behind the last one are the last one again: what they give is not looked at, but must be numbers.
-  void fill_up_inputs(const cpu::RunContext& c, int64_t all_rows) const {
-    for (const std::string& name : body_inputs_) {
-      const auto found = fused_places_.buffers.slots.find(name);
-      if (found == fused_places_.buffers.slots.end()) continue;  // nobody reads it
-      const cpu::Slot& slot = found->second;
-      const float* last = slot.f32(c) + (c.rows - 1) * slot.stride;
-      for (int64_t r = c.rows; r < all_rows; ++r) std::copy_n(last, slot.width, slot.f32(c) + r * slot.stride);
-    }
   }
 
   // The first time: the answer is that of the segments, and says whether the variant computes the same. Rows without
@@ -550,8 +545,6 @@ class OpenVino final : public Executable, public Rests {
   OpenVinoOptions options_;
   ExecutableInfo info_;
   WeightSet weights_;
-  WeightView embedding_;
-  std::vector<RowTable> lookups_;
   CutFunction cut_;
   BufferPlan body_buffers_, head_buffers_;
   // Rows of the largest graph, of all that go through a layer before the next one, of those through the head; bytes.
@@ -568,11 +561,9 @@ class OpenVino final : public Executable, public Rests {
   std::unique_ptr<KvSide> kv_;
   std::unique_ptr<HostPlans> host_;
   std::unique_ptr<ExpertSide> experts_;
-  std::vector<RopeTable> rope_tables_;
-  float embedding_scale_ = 1;
-  std::vector<std::vector<float>> inv_freq_;
+  std::unique_ptr<GraphStates> states_;  // inside static graphs; none: the host's, or the model has none
   std::vector<float> logits_, hidden_;
-  std::vector<std::string> body_inputs_;  // their names
+  GraphInputs inputs_;
   FusedPlaces fused_places_;
   std::unique_ptr<FusedVariants> fused_;  // none: attention is between the graphs alone
 };
