@@ -28,6 +28,8 @@ struct ConformanceSubject {
   double tolerance = 0;
   // Why this machine cannot run it; empty where it can.
   std::function<std::string()> why_not = {};
+  // Lets go of what `make` keeps between the checks. Called behind the suite's last one.
+  std::function<void()> release = {};
 };
 
 struct ConformanceCheck {
@@ -70,13 +72,20 @@ class ConformanceTest : public ::testing::Test {
   ConformanceTest(const ConformanceSubject& subject, const ConformanceCheck& check)
       : subject_(subject), check_(check) {}
   void TestBody() override {
+    release_ = subject_.release;
     if (const std::string why = subject_.why_not ? subject_.why_not() : ""; !why.empty()) GTEST_SKIP() << why;
     tolerance() = subject_.tolerance;
     check_.run(subject_);
     tolerance() = 0;
   }
+  static void TearDownTestSuite() {
+    if (release_) release_();
+    release_ = {};
+  }
 
  private:
+  static inline std::function<void()> release_;  // of the suite that runs
+
   ConformanceSubject subject_;
   ConformanceCheck check_;
 };

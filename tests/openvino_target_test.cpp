@@ -66,8 +66,9 @@ struct Pair {
 ConformanceSubject conforming(std::string name, RandomModel m, OpenVinoOptions options) {
   options.exact = true;
   options.max_step_rows = 64;
+  const auto pair = std::make_shared<Pair>();
   return {.name = std::move(name),
-          .make = [m, options, pair = std::make_shared<Pair>()]() -> std::unique_ptr<Executable> {
+          .make = [m, options, pair]() -> std::unique_ptr<Executable> {
             std::shared_ptr<Executable>& target = pair->targets[pair->next++ % 2];
             if (target == nullptr) target = openvino_of(m, options);
             return std::make_unique<Shared>(target);
@@ -75,7 +76,8 @@ ConformanceSubject conforming(std::string name, RandomModel m, OpenVinoOptions o
           .tokens = 40,
           // A last bit before a rounding moves what is kept by one step of it: a code of 127, or F16's last bit.
           .tolerance = options.kv == KvFormat::int8 ? 5e-2 : 5e-3,
-          .why_not = no_openvino};
+          .why_not = no_openvino,
+          .release = [pair] { *pair = {}; }};
 }
 
 // Of 24 tokens, which cross the edges at 8 and at 16.

@@ -79,6 +79,8 @@ class CompiledModel {
   std::shared_ptr<ov_compiled_model> handle_;
 };
 
+// It must be gone before main ends, with all that came of it: freeing it, the C library writes to its last message, a
+// thread_local, which is freed before statics are.
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
   // Errors: not_found, unsupported (too old, or not what it claims to be), internal with the library's own message.

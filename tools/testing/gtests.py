@@ -18,9 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from counts import Counts  # noqa: E402
 
-WHOLE_MODELS = "tests_tests"  # takes longer than all others together, so its tests go into several runs
+WHOLE_MODELS = "tests_tests"  # takes longer than all others together, so its tests go into as many runs as go at once
 AT_ONCE = 2
-PARTS = 8  # of the whole models: a crash costs the results of its part alone
 TAIL = 30  # lines of a crashed program's output that are shown
 
 
@@ -77,7 +76,7 @@ def main():
     with ThreadPoolExecutor(AT_ONCE) as pool:
         jobs = []
         for program in programs:
-            parts = PARTS if program.name == WHOLE_MODELS else 1
+            parts = AT_ONCE if program.name == WHOLE_MODELS else 1
             pattern = filters.get(program.name, "").rstrip("=")
             jobs += [pool.submit(run, program, pattern, options.seconds, part, parts) for part in range(parts)]
         for job in jobs:
