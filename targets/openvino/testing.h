@@ -17,7 +17,8 @@ class SharedOpenVino final : public ::testing::Environment {
  public:
   // GoogleTest owns it.
   static SharedOpenVino& instance() {
-    static auto* const one = static_cast<SharedOpenVino*>(::testing::AddGlobalTestEnvironment(new SharedOpenVino));
+    static auto* const one =
+        static_cast<SharedOpenVino*>(::testing::AddGlobalTestEnvironment(std::make_unique<SharedOpenVino>().release()));
     return *one;
   }
 
