@@ -2,7 +2,7 @@
 """How much of an edit prompt lookup guesses: 20 edits of functions of Python's standard library, by onw's own counters.
 
     bench/editing.py run MODEL --out bench/results/editing-NAME.json [--recordings DIR]
-    bench/editing.py replay OTHER --recordings DIR --out bench/results/editing-OTHER.json [--what edit|answer]
+    bench/editing.py replay OTHER --recordings DIR --out bench/results/editing-OTHER.json [--what edit|answer] [--accept P]
     bench/editing.py table bench/results/editing-*.json
 
 Two things are measured, and they are not the same. `answers`: what the model itself answers, greedily, to the request (`onw serve`; at most
@@ -10,7 +10,8 @@ Two things are measured, and they are not the same. `answers`: what the model it
 each answer's likeness to the right one and to the code in the request (difflib's ratio) stands beside it, with the number of right answers.
 `edits`: the right edited text as the answer, whatever the model would say (`onw bench --replay`): the acceptance of a model that edits
 faultlessly. --recordings keeps the token ids of both, and `replay` times them on other weights, whose vocabulary must be as large: how
-much faster drafts make a model of that size whose answers are guessed as often. `tokens a step` is answered tokens over steps of the
+much faster drafts make a model of that size whose answers are guessed as often. --accept leaves prompt lookup out and has the model's MTP
+layer guess right in so many of 100 cases (`onw bench --accept`), as measured elsewhere. `tokens a step` is answered tokens over steps of the
 model, acceptance the share of drafted tokens that were right. How long drafts are follows from what steps cost at the time, so a busy
 machine moves both a little, and speeds much: --counts-only leaves speeds out. ONW is the program (default build/release/onw).
 """
@@ -119,20 +120,21 @@ def record(model, edits, texts, what, folder):
     return index
 
 
-def replayed(model, folder, entry):
+def replayed(model, folder, entry, accept=None):
     """Figures of one recording; the speeds without drafts and with them where steps of this model are of interest."""
     rows = entry["answer_tokens"] - 1
+    mtp_alone = ["--no-pld", "--accept", accept] if accept else []
     told = json.loads(onw("bench", model, "--replay", folder / entry["file"], "--prompt", 0, "--depth", entry["prompt_tokens"],
-                          "--decode", rows, "--no-load", "--json"))
+                          "--decode", rows, "--no-load", "--json", *mtp_alone))
     run = next(r for r in told["runs"] if "drafted" in r)
     return {"kind": entry["kind"], "source": entry["source"], "tokens": rows, "drafted": run["drafted"], "accepted": run["accepted"],
             "prompt_tokens": entry["prompt_tokens"], "tokens_per_s": run["tokens_per_s"],
             "plain_tokens_per_s": run["plain_tokens_per_s"]}
 
 
-def replays(model, folder, entries):
+def replays(model, folder, entries, accept=None):
     for entry in entries:
-        r = replayed(model, folder, entry)
+        r = replayed(model, folder, entry, accept)
         print(f"{entry['file']}: {r['accepted']} of {r['drafted']} drafted right, {r['tokens']} tokens, "
               f"{r['tokens_per_s'] / r['plain_tokens_per_s']:.2f} times as fast", file=sys.stderr)
         yield r
@@ -186,8 +188,10 @@ def run(options):
 
 def replay(options):
     index = [e for e in json.loads((options.recordings / "index.json").read_text()) if e["what"] == options.what]
-    rows = list(replays(options.model, options.recordings, index[:options.edits]))
+    rows = list(replays(options.model, options.recordings, index[:options.edits], options.accept))
     report = head(options.model) | {options.what + "s": {"summary": summary(rows), "edits": rows}}
+    if options.accept:
+        report |= {"what": "drafts of the MTP layer on recorded answers, as often right as given", "accept_percent": options.accept}
     options.out.write_text(json.dumps(report, indent=1) + "\n")
     table([report])
 
@@ -224,6 +228,7 @@ def main():
     three.add_argument("--what", choices=["edit", "answer"], default="edit")
     three.add_argument("--out", type=pathlib.Path, required=True)
     three.add_argument("--edits", type=int, default=20)
+    three.add_argument("--accept", metavar="P")
     three.set_defaults(act=replay)
     two = commands.add_parser("table")
     two.add_argument("files", type=pathlib.Path, nargs="+")

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -19,25 +20,34 @@ class StepCosts {
   // By rows: seconds over the estimate; 0: not measured.
   using Table = std::array<double, kMostRows + 1>;
 
-  explicit StepCosts(CostOf estimate, const Table& known = {}) : estimate_(std::move(estimate)), measured_(known) {}
+  explicit StepCosts(CostOf estimate, const Table& known = {});
 
   // A step whose every row wanted logits took so long.
   void took(const StepShape& shape, double seconds);
 
   // Of such a step. A number of rows that was never measured is as far from its estimate as the nearest one that was,
   // and is taken to cost at least a little more than one row: an estimate that promises rows for nothing is tried with
-  // care. Above zero.
+  // care. So is, more and more, a number of rows that took long and has not been run since: if it was not the rows but
+  // the moment, it is found out. Above zero.
   double seconds(const StepShape& shape) const;
 
-  const Table& table() const { return measured_; }
+  Table table() const;
 
  private:
   double estimate(const StepShape& shape) const;
   double correction(int rows) const;
 
+  void follow_pace(double off);
+
   CostOf estimate_;
-  Table measured_;
-  std::array<int, kMostRows + 1> times_{};  // measured since the start, up to kFirst
+  Table relative_;  // measured, at a pace of 1
+  // What steps of all rows take lately: a machine that throttles, or whose memory others use, is slower at each. What
+  // pays follows from how they compare, and must not hang on when which of them was measured.
+  double pace_ = 1;
+  std::array<double, 3> off_ = {1, 1, 1};  // of the last steps from what was expected
+  int64_t steps_ = 0;
+  std::array<int64_t, kMostRows + 1> last_{};  // the step that had so many rows
+  std::array<int, kMostRows + 1> times_{};     // measured, up to kFirst
 };
 
 }  // namespace onw

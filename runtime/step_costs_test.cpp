@@ -39,6 +39,38 @@ TEST(StepCosts, one_slow_step_does_not_mislead_them) {
   EXPECT_LT(costs.seconds(rows(1)), 0.012);
 }
 
+// A machine that throttles is slower at all rows, whichever it runs at the time.
+TEST(StepCosts, a_change_of_pace_changes_no_comparison) {
+  StepCosts costs([](const StepShape&) { return Cost{1e-3}; });
+  for (int i = 0; i < 20; ++i) {
+    costs.took(rows(1), 0.010);
+    costs.took(rows(8), 0.016);
+  }
+  for (int i = 0; i < 20; ++i) costs.took(rows(1), 0.019);
+  EXPECT_NEAR(costs.seconds(rows(1)), 0.019, 0.0005);
+  EXPECT_NEAR(costs.seconds(rows(8)) / costs.seconds(rows(1)), 1.6, 0.25);
+  for (int i = 0; i < 20; ++i) costs.took(rows(8), 0.016);
+  EXPECT_NEAR(costs.seconds(rows(8)) / costs.seconds(rows(1)), 1.6, 0.25);
+  // Nor does it where the table is of another day.
+  StepCosts next([](const StepShape&) { return Cost{1e-3}; }, costs.table());
+  for (int i = 0; i < 20; ++i) next.took(rows(1), 0.019);
+  EXPECT_NEAR(next.seconds(rows(1)), 0.019, 0.0005);
+  EXPECT_NEAR(next.seconds(rows(8)) / next.seconds(rows(1)), 1.6, 0.4);
+}
+
+TEST(StepCosts, rows_that_took_long_once_are_tried_again_in_time) {
+  StepCosts costs([](const StepShape&) { return Cost{1e-3}; });
+  costs.took(rows(1), 0.010);
+  for (int i = 0; i < 3; ++i) costs.took(rows(8), 0.040);
+  for (int i = 0; i < 16; ++i) costs.took(rows(1), 0.010);
+  EXPECT_GT(costs.seconds(rows(8)), 0.035);
+  for (int i = 0; i < 1000; ++i) costs.took(rows(1), 0.010);
+  EXPECT_LT(costs.seconds(rows(8)), 0.014);
+  EXPECT_GT(costs.seconds(rows(8)), 0.010);
+  costs.took(rows(8), 0.040);  // it was the rows
+  EXPECT_GT(costs.seconds(rows(8)), 0.035);
+}
+
 TEST(StepCosts, depth_is_the_targets_business) {
   StepCosts costs([](const StepShape& s) { return Cost{1e-3 + 1e-6 * static_cast<double>(s.depth)}; });
   for (int i = 0; i < 50; ++i) costs.took({1, 1, 1000, 1}, 0.004);
