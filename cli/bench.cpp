@@ -80,7 +80,12 @@ int64_t deepest(const Args& args) {
 
 // What --replay names; nothing without it.
 Result<std::vector<int32_t>> recording_of(const Args& args) {
-  if (!args.has("--replay")) return std::vector<int32_t>();
+  if (!args.has("--replay")) {
+    if (!args.integers("--accept").empty())
+      return error(Code::usage,
+                   "--accept says how many recorded tokens are guessed: give the recording, too, with --replay FILE");
+    return std::vector<int32_t>();
+  }
   auto ids = read_token_ids(args.text("--replay"));
   RETURN_IF_ERROR(ids);
   if (ids->empty()) return error(Code::invalid_argument, "{}: holds no tokens", args.text("--replay"));

@@ -285,6 +285,11 @@ class Measuring(unittest.TestCase):
         self.assertEqual(short.returncode, 1)
         self.assertIn("the recording has 300 tokens", short.stderr)
 
+    def test_bench_takes_no_acceptance_without_a_recording(self):
+        done = onw("bench", "tiny", "--prompt", "0", "--decode", "3", "--no-load", "--accept", "85")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("give the recording, too, with --replay FILE", done.stderr)
+
     def test_bench_gives_the_usual_figures_as_far_as_the_context_reaches(self):
         done = onw("bench", "tiny", "--full", "--decode", "3", "--no-load", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
