@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,9 +24,21 @@ AT_ONCE = 2
 TAIL = 30  # lines of a crashed program's output that are shown
 
 
-def read_results(path):
-    """The counts of one gtest report."""
-    counts = Counts()
+def printed_reasons(output):
+    """Test -> why it was skipped, by what the program printed.
+
+    GoogleTest 1.12 leaves the reason out of its report; it prints it behind "FILE:LINE: Skipped". What else a test prints before that is left out, what it prints behind stays.
+    """
+    reasons = {}
+    for name, between in re.findall(r"^\[ RUN      \] (\S+)\n(.*?)^\[  SKIPPED \] \1\b", output, re.M | re.S):
+        reason = "; ".join(re.findall(r": Skipped\n(.*?)(?=\n?(?:[^\n]*: Skipped\n|\Z))", between, re.S))
+        reasons[name] = " ".join(reason.split()).strip("; ")
+    return reasons
+
+
+def read_results(path, output=""):
+    """The counts of one gtest report; the reasons of skips also from what the program printed."""
+    counts, printed = Counts(), printed_reasons(output)
     for suite in json.loads(pathlib.Path(path).read_text(encoding="utf-8", errors="replace")).get("testsuites", []):
         for test in suite["testsuite"]:
             name = f"{suite['name']}.{test['name']}"
@@ -34,7 +47,7 @@ def read_results(path):
                 counts.faults.append(f"{name}\n" + "\n".join(f["failure"] for f in test["failures"])[:2000])
             elif test.get("result") == "SKIPPED":
                 why = [s["message"].split("\n", 1)[-1].strip() for s in test.get("skipped", [])]
-                counts.skips.append(f"{name}: {'; '.join(filter(None, why)) or 'no reason was printed'}")
+                counts.skips.append(f"{name}: {'; '.join(filter(None, why)) or printed.get(name) or 'no reason was printed'}")
             elif test.get("result") == "COMPLETED":
                 counts.passed += 1
     return counts
@@ -54,9 +67,10 @@ def run(program, pattern, seconds, part=0, parts=1):
             failed = done.returncode != 0
         except subprocess.TimeoutExpired as late:
             output, ended, failed = late.stdout or b"", f"not finished in {seconds} s", True
-        counts = read_results(report) if report.exists() and report.stat().st_size else Counts()
+        text = output.decode(errors="replace")
+        counts = read_results(report, text) if report.exists() and report.stat().st_size else Counts()
         if failed and counts.failed == 0:
-            end = "\n".join(output.decode(errors="replace").splitlines()[-TAIL:])
+            end = "\n".join(text.splitlines()[-TAIL:])
             counts.add(Counts(failed=1, faults=[f"{name}: {ended}\n{end}"]))
     return name, counts, time.monotonic() - started
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The counts of a test run are right: nothing that fails, crashes or is skipped is lost."""
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from counts import parse  # noqa: E402
+from gtests import read_results  # noqa: E402
 
 
 def numbers(text, code=0):
@@ -43,6 +46,54 @@ class Parse(unittest.TestCase):
 
     def test_a_skip_without_a_reason_says_so(self):
         self.assertIn("no reason", parse("0 passed, 0 failed, 1 skipped\n", 0, "x").skips[0])
+
+
+# As GoogleTest 1.12 prints it. Its report holds no reason.
+PRINTED = """[----------] 4 tests from A
+[ RUN      ] A.plain
+a.cpp:2: Skipped
+no such thing
+in two lines
+
+[  SKIPPED ] A.plain (0 ms)
+[ RUN      ] A.after_a_word
+a wordb.cpp:4: Skipped
+too small
+[  SKIPPED ] A.after_a_word (0 ms)
+[ RUN      ] A.of_another/0
+[       OK ] A.of_another/0 (0 ms)
+[ RUN      ] A.silent
+a.cpp:8: Skipped
+
+[  SKIPPED ] A.silent (0 ms)
+[ RUN      ] A.twice
+a.cpp:9: Skipped
+one
+a.cpp:10: Skipped
+two
+[  SKIPPED ] A.twice (0 ms)
+[  SKIPPED ] 4 tests, listed below:
+[  SKIPPED ] A.plain
+"""
+
+
+class GoogleTestReport(unittest.TestCase):
+    def skips(self, tests, printed):
+        report = {"testsuites": [{"name": "A", "testsuite": [{"result": "SKIPPED"} | test for test in tests]}]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "report.json"
+            path.write_text(json.dumps(report))
+            return read_results(path, printed).skips
+
+    def test_reasons_that_only_the_program_prints_are_kept(self):
+        names = ["plain", "after_a_word", "silent", "twice", "never_printed"]
+        self.assertEqual(self.skips([{"name": name} for name in names], PRINTED), [
+            "A.plain: no such thing in two lines", "A.after_a_word: too small", "A.silent: no reason was printed", "A.twice: one; two",
+            "A.never_printed: no reason was printed"])
+
+    def test_the_report_wins(self):
+        test = {"name": "plain", "skipped": [{"message": "a.cpp:2\nby the report\n"}]}
+        self.assertEqual(self.skips([test], PRINTED), ["A.plain: by the report"])
 
 
 if __name__ == "__main__":
