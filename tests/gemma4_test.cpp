@@ -115,7 +115,7 @@ TEST(Gemma4, layers_that_read_anothers_cache_keep_none) {
     config["num_kv_shared_layers"] = shared;
     const RandomModel m = random_model(config, [](const WeightDecl&) { return WeightFormat::q4g128; });
     const auto target = make_cpu(m.program, *cpu::tiled_in_memory(m.program, m.weights),
-                                 {.threads = 1, .max_step_rows = 16, .kv = KvFormat::int8});
+                                 {.kv = KvFormat::int8, .threads = 1, .max_step_rows = 16});
     EXPECT_TRUE(target) << target.error().message;
     return (*target)->need(256, 1).state_bytes;
   };
