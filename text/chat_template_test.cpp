@@ -205,8 +205,8 @@ TEST(ChatTemplate, renders_chains_longer_than_any_that_is_published) {
 TEST(ChatTemplate, ends_when_a_string_doubles_in_a_loop) {
   const char* doubling[] = {
       "{% set ns=namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x=ns.x+ns.x %}{% endfor %}{{ns.x}}",
-      "{% set n=namespace(x='aa') %}{% for i in range(60) %}{% set y %}{{n.x}}{{n.x}}{% endset %}{% set n.x=y %}{% "
-      "endfor %}",
+      ("{% set n=namespace(x='aa') %}{% for i in range(60) %}{% set y %}{{n.x}}{{n.x}}{% endset %}{% set n.x=y %}{% "
+       "endfor %}"),
       "{% set ns=namespace(x=['aaaaaaaa']) %}{% for i in range(60) %}{% set ns.x=[ns.x[0]+ns.x[0]] %}{% endfor %}"};
   for (const char* jinja : doubling)
     EXPECT_THAT(refusal(jinja, R"({"messages": []})"), HasSubstr("damaged or hostile")) << jinja;
