@@ -184,11 +184,21 @@ TEST(Drafts, the_answer_is_the_same_in_company) {
     return r;
   };
   for (const Drafts by : kDrafts) {
-    const auto busy = drafting(repetitive(), by);
+    std::atomic<bool> all_asked = true;  // steps at the start time the layer
+    FakeOptions model = repetitive();
+    model.before_step = [&](const Step&, const CancelToken&) -> Result<void> {
+      all_asked.wait(false);
+      return {};
+    };
+    const auto busy = drafting(model, by);
+    all_asked = false;
     std::vector<std::unique_ptr<Generation>> all;
     for (uint64_t i = 0; i < 6; ++i) all.push_back(busy->submit(request(i)).value());
+    all_asked = true;
+    all_asked.notify_all();
     for (uint64_t i = 0; i < 6; ++i)
       EXPECT_EQ(onw::testing::collect(*all[i], 1)[0].tokens, answer(*alone, request(i)).tokens) << i;
+    EXPECT_EQ(busy.fake->counters.most_sequences_in_a_step, 6);
     EXPECT_GT(busy->stats().accepted_tokens, 0);
     EXPECT_EQ(busy->stats().mtp_accepted_tokens > 0, by != Drafts::lookup);
   }
@@ -304,11 +314,13 @@ TEST(Drafts, the_short_head_is_used_where_it_covers_what_is_drawn) {
     FakeOptions model = repetitive(std::chrono::microseconds(200));
     for (int32_t i = 0; i < 16; ++i) model.follows[i] = within ? (i + 1) % 8 : 8 + (i + 1) % 8;
     auto executable = std::make_unique<onw::testing::FakeExecutable>(model);
+    EngineOptions options{.memory_bytes = int64_t{1} << 40, .prompt_lookup = false};
+    onw::testing::use_clock_of(executable->shared(), options);
     auto layer = std::make_unique<onw::testing::FakeMtp>(
         std::move(executable),
         onw::testing::FakeMtpOptions{.wrong = 0, .short_vocabulary = 8, .step = std::chrono::microseconds(80)});
     const auto* seen = layer.get();
-    const auto engine = Engine::create(std::move(layer), {.memory_bytes = int64_t{1} << 40, .prompt_lookup = false});
+    const auto engine = Engine::create(std::move(layer), options);
     ASSERT_TRUE(engine);
     answer(**engine, asked(600, {.temperature = 0}));
     const int64_t early = seen->guessed_short;
@@ -400,8 +412,7 @@ class DraftedDistribution : public ::testing::TestWithParam<Drafts> {};
 INSTANTIATE_TEST_SUITE_P(Drafts, DraftedDistribution, ::testing::Values(Drafts::lookup, Drafts::mtp));
 
 TEST_P(DraftedDistribution, is_the_models) {
-  // The layer's guesses take some microseconds, which must be little beside a step.
-  FakeOptions model = repetitive(std::chrono::microseconds(GetParam() == Drafts::lookup ? 5 : 10));
+  FakeOptions model = repetitive();
   model.vocabulary = kWords;
   model.max_context = kSamples + 1;
   const auto engine = drafting(model, GetParam(), {.context_tokens = kSamples + 1});

@@ -241,6 +241,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Executable> execu
       .lookup_in_earlier = options.lookup_in_earlier,
       .mtp = info.mtp,
       .step_table = options.step_table,
+      .seconds = options.seconds,
       .scheduler = {.mixes = executable->mixes_prompt_and_decode(),
                     .max_step_rows = info.model.max_step_rows,
                     .prompt_rows = options.prompt_rows_per_step,

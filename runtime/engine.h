@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "runtime/device_status.h"
 #include "runtime/generate.h"
+#include "runtime/seconds_clock.h"
 #include "targets/executable.h"
 
 namespace onw {
@@ -44,6 +45,8 @@ struct EngineOptions {
 
   // What people should know while the engine runs: a device that is ready, errs or is lost.
   Notice notice = {};
+
+  SecondsClock seconds = steady_seconds;  // by which steps and drafts are timed
 };
 
 // What an engine settled on when it started.

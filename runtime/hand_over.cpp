@@ -1,7 +1,6 @@
 #include "runtime/hand_over.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -308,15 +307,10 @@ class TwoSides final : public HandOver {
       paused_ = false;
       return onw::rest(*device_->executable, gives_way());
     }
-    if (!wants_rest_since_) wants_rest_since_ = now();
-    if (now() - *wants_rest_since_ < kMostSecondsWithoutRest) return;
+    if (!wants_rest_since_) wants_rest_since_ = options_.seconds();
+    if (options_.seconds() - *wants_rest_since_ < kMostSecondsWithoutRest) return;
     paused_ = true;
     onw::rest(*device_->executable, true);
-  }
-
-  double now() const {
-    if (options_.seconds) return options_.seconds();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
   // A piece of a step. What several sequences take together is compared with nothing.
@@ -469,10 +463,10 @@ class TwoSides final : public HandOver {
       rows.push_back(row);
       rows.back().sequence = static_cast<int>(sequences.size()) - 1;
     }
-    const double start = now();
+    const double start = options_.seconds();
     auto out = part.side->executable->run({.sequences = inner, .rows = rows}, cancel);
     RETURN_IF_ERROR(out);
-    time_piece(part.side == device_, static_cast<int64_t>(rows.size()), sequences.size(), now() - start);
+    time_piece(part.side == device_, static_cast<int64_t>(rows.size()), sequences.size(), options_.seconds() - start);
     for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->hold(sequences[i]->length() - begin[i], count[i]);
     const bool device = part.side == device_;
     steps_since_made_ += device ? 1 : 0;

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "runtime/device_status.h"
+#include "runtime/seconds_clock.h"
 #include "runtime/speed_watch.h"
 #include "targets/executable.h"
 #include "targets/rest.h"
@@ -37,7 +38,7 @@ struct HandOverOptions {
   KeptSpeeds speeds = {};                     // of the device that was made, once `check` has passed
   // For tests: whether the device, if ready, computes the next step of a sequence of this length.
   std::function<bool(int64_t length)> prefers_device = {};
-  std::function<double()> seconds = {};  // for tests: what the clock says
+  SecondsClock seconds = steady_seconds;
 };
 
 class HandOver : public Executable, public Rests {

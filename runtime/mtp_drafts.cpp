@@ -1,13 +1,11 @@
 #include "runtime/mtp_drafts.h"
 
 #include <algorithm>
-#include <chrono>
+#include <utility>
 #include <vector>
 
 namespace onw {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kPriorTokens = 8;    // as many guesses as the first chance counts
 constexpr double kFade = 0.995;       // of what is known of guesses, with each draft
@@ -17,12 +15,11 @@ constexpr double kSwitchGain = 1.02;  // what the other head must promise
 constexpr int64_t kQueueRows = 64;    // hidden states that queue before the layer is run over them
 constexpr int kMeasuredSteps = 4;
 
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 }  // namespace
 
-MtpDrafts::MtpDrafts(Mtp& mtp)
+MtpDrafts::MtpDrafts(Mtp& mtp, SecondsClock clock)
     : mtp_(mtp),
+      clock_(std::move(clock)),
       whole_costs_([this](const StepShape& shape) { return mtp_.layer_cost(shape, false); }),
       short_costs_([this](const StepShape& shape) { return mtp_.layer_cost(shape, true); }),
       right_(kFirstChance * kPriorTokens),
@@ -44,9 +41,9 @@ void MtpDrafts::measure(bool short_head) {
     if (!mtp_.run({.sequences = {&one, 1}, .rows = {&row, 1}}, never)) return;
     one->commit(1);
     Guesses g{.sequence = one, .next = 0, .count = 1, .draw = [](std::span<const float>, int) { return 0; }};
-    const auto begin = Clock::now();
+    const double begin = clock_();
     if (!mtp_.guess({&g, 1}, short_head, never)) return;
-    if (i > 0) costs(short_head).took({1, 1, 0, 1}, since(begin));  // the first brings the weights from the disk
+    if (i > 0) costs(short_head).took({1, 1, 0, 1}, clock_() - begin);  // the first brings the weights from the disk
   }
 }
 
@@ -78,9 +75,9 @@ void MtpDrafts::guess(std::span<Guesses> wanted, const CancelToken& cancel) {
     longest = std::max(longest, g.count);
     depth += g.sequence->length() / static_cast<int64_t>(wanted.size());
   }
-  const auto begin = Clock::now();
+  const double begin = clock_();
   const auto done = mtp_.guess(wanted, short_, cancel);
-  const double took = since(begin);
+  const double took = clock_() - begin;
   seconds_ += took;
   seconds_in_all_ += took;
   if (!done) {
@@ -93,9 +90,9 @@ void MtpDrafts::guess(std::span<Guesses> wanted, const CancelToken& cancel) {
 
 // What a checkpoint keeps should hold all that was computed.
 void MtpDrafts::catch_up(Sequence& sequence, bool wholly, const CancelToken& cancel) {
-  const auto begin = Clock::now();
+  const double begin = clock_();
   const auto done = mtp_.catch_up(sequence, wholly ? 1 : kQueueRows, cancel);
-  seconds_in_all_ += since(begin);
+  seconds_in_all_ += clock_() - begin;
   if (!done && done.error().code != Code::cancelled) ++errors_;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/draft_plan.h"
 #include "runtime/drafter.h"
 #include "runtime/mtp.h"
+#include "runtime/seconds_clock.h"
 #include "runtime/step_costs.h"
 
 namespace onw {
@@ -17,8 +18,8 @@ class MtpDrafts {
  public:
   static constexpr double kFirstChance = 0.7;  // that a guess is right, before any was seen
 
-  // Measures the layer's steps of one row with either head: some steps of a sequence of its own.
-  explicit MtpDrafts(Mtp& mtp);
+  // Measures the layer's steps of one row with either head, by the clock: some steps of a sequence of its own.
+  MtpDrafts(Mtp& mtp, SecondsClock clock);
 
   bool can_guess(const Sequence& sequence) const { return mtp_.can_guess(sequence); }
   double chance() const { return right_ / tried_; }
@@ -49,6 +50,7 @@ class MtpDrafts {
   void measure(bool short_head);
 
   Mtp& mtp_;
+  SecondsClock clock_;
   StepCosts whole_costs_, short_costs_;
   bool short_ = false;
   double right_, tried_;

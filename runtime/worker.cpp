@@ -17,7 +17,8 @@ Worker::Worker(std::unique_ptr<Executable> executable, const WorkerLimits& limit
       cache_(*executable_),
       step_costs_([this](const StepShape& shape) { return executable_->cost(shape); },
                   limits.step_table.empty() ? StepCosts::Table{} : read_step_table(limits.step_table)) {
-  if (Mtp* mtp = limits.mtp ? dynamic_cast<Mtp*>(executable_.get()) : nullptr) mtp_ = std::make_unique<MtpDrafts>(*mtp);
+  if (Mtp* mtp = limits.mtp ? dynamic_cast<Mtp*>(executable_.get()) : nullptr)
+    mtp_ = std::make_unique<MtpDrafts>(*mtp, limits.seconds);
   if (limits_.lookup_in_earlier) earlier_ = std::make_shared<EarlierText>();
 }
 
@@ -86,9 +87,9 @@ std::vector<Worker::Part> Worker::plan() {
 }
 
 void Worker::run(std::span<const Part> parts) {
-  const auto begin = Clock::now();
+  const double begin = limits_.seconds();
   auto outputs = run_rows(parts);
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double seconds = limits_.seconds() - begin;
   stats_.busy_seconds += seconds;
   ++stats_.steps;
   if (outputs) {

@@ -28,6 +28,7 @@ struct WorkerLimits {
   bool lookup_in_earlier = false;
   bool mtp = false;                       // drafts by the layer of an executable that is an Mtp
   std::filesystem::path step_table = {};  // as EngineOptions says
+  SecondsClock seconds = steady_seconds;
   SchedulerLimits scheduler;
 };
 

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "base/temp_folder.h"
 #include "convert/convert.h"
@@ -16,24 +14,24 @@
 namespace onw::testing {
 namespace {
 
-// All steps take the same time, however many rows they have: then drafts pay, on whatever machine the test runs.
+// All steps take the same time by the clock that it moves, however many rows they have: then drafts pay, on whatever
+// machine the test runs.
 class EvenSteps final : public Executable {
  public:
-  explicit EvenSteps(std::unique_ptr<Executable> inner) : inner_(std::move(inner)) {}
+  EvenSteps(std::unique_ptr<Executable> inner, double& clock) : inner_(std::move(inner)), clock_(clock) {}
   const ExecutableInfo& info() const override { return inner_->info(); }
   Result<std::unique_ptr<Sequence>> new_sequence() override { return inner_->new_sequence(); }
   MemoryNeed need(int64_t tokens, int sequences) const override { return inner_->need(tokens, sequences); }
   Cost cost(const StepShape&) const override { return {1e-3}; }
   bool mixes_prompt_and_decode() const override { return inner_->mixes_prompt_and_decode(); }
   Result<Outputs> run(const Step& step, const CancelToken& cancel) override {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(600);
-    auto outputs = inner_->run(step, cancel);
-    std::this_thread::sleep_until(end);
-    return outputs;
+    clock_ += 600e-6;
+    return inner_->run(step, cancel);
   }
 
  private:
   std::unique_ptr<Executable> inner_;
+  double& clock_;
 };
 
 class DraftedFamily : public ::testing::TestWithParam<const char*> {};
@@ -58,7 +56,9 @@ TEST_P(DraftedFamily, answers_the_same_with_drafts_and_without) {
   ASSERT_TRUE(convert(folder / "published", folder / "model", {}));
   auto executable = load_executable(folder / "model", {.device = "CPU", .threads = 1});
   ASSERT_TRUE(executable) << executable.error().message;
-  const auto engine = Engine::create(std::make_unique<EvenSteps>(std::move(*executable)), {});
+  double clock = 0;
+  const auto engine = Engine::create(std::make_unique<EvenSteps>(std::move(*executable), clock),
+                                     {.seconds = [&clock] { return clock; }});
   ASSERT_TRUE(engine) << engine.error().message;
 
   // Two tokens that are far likelier than the others make a text that repeats itself, and at 2 is not to be foretold.

@@ -53,9 +53,15 @@ struct FakeEngine {
   Engine& operator*() const { return *engine; }
 };
 
+// Steps of a fake that says how long they take are timed by its clock, so that what comes of it is exact.
+inline void use_clock_of(const std::shared_ptr<FakeShared>& fake, EngineOptions& options) {
+  if (fake->options.even_step.count() > 0) options.seconds = [fake] { return fake->seconds.load(); };
+}
+
 inline FakeEngine fake_engine(const FakeOptions& fake = {}, EngineOptions options = {}) {
   auto executable = std::make_unique<FakeExecutable>(fake);
   auto shared = executable->shared();
+  use_clock_of(shared, options);
   if (options.memory_bytes == 0) options.memory_bytes = int64_t{1} << 40;
   auto engine = Engine::create(std::move(executable), options);
   EXPECT_TRUE(engine) << engine.error().message;

@@ -15,7 +15,7 @@ namespace onw::testing {
 struct FakeMtpOptions {
   double wrong = 0.25;                // guesses that are drawn from noise
   int64_t short_vocabulary = 0;       // of a second head
-  std::chrono::microseconds step{0};  // that each token of a guess takes, with the whole head
+  std::chrono::microseconds step{0};  // that each token of a guess takes by the fake's clock, with the whole head
   bool fails = false;                 // every guess is an error
 };
 
@@ -51,8 +51,7 @@ class FakeMtp final : public Mtp {
         if (const auto sure = follows.find(after); sure != follows.end())
           logits[static_cast<size_t>(sure->second)] = 100;
         g.tokens.push_back(g.draw(std::span(logits).first(static_cast<size_t>(most)), k));
-        const auto end = std::chrono::steady_clock::now() + options_.step / (short_head ? 4 : 1);
-        while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        model_->shared()->takes(options_.step / (short_head ? 4 : 1));
       }
     }
     guessed_short += short_head ? 1 : 0;
@@ -72,6 +71,7 @@ inline FakeEngine fake_mtp_engine(const FakeOptions& fake = {}, EngineOptions op
                                   const FakeMtpOptions& layer = {}) {
   auto executable = std::make_unique<FakeExecutable>(fake);
   auto shared = executable->shared();
+  use_clock_of(shared, options);
   if (options.memory_bytes == 0) options.memory_bytes = int64_t{1} << 40;
   auto engine = Engine::create(std::make_unique<FakeMtp>(std::move(executable), layer), options);
   EXPECT_TRUE(engine) << engine.error().message;
