@@ -186,6 +186,17 @@ Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
   return x;
 }
 
+Value sandwich_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x) {
+  const Scope scope(b, layer);
+  DecoderBlock block(b, c, layer);
+  const Value a = block.attention(block.norm("attn_norm", x, "attn_norm", "input_layernorm", "attn_norm"));
+  x = b.add("attn_add", x,
+            block.norm("post_attn_norm", a, "post_attn_norm", "post_attention_layernorm", "post_attention_norm"));
+  const Value m = block.mlp(block.norm("mlp_norm", x, "mlp_norm", "pre_feedforward_layernorm", "ffn_norm"));
+  return b.add("mlp_add", x,
+               block.norm("post_mlp_norm", m, "post_mlp_norm", "post_feedforward_layernorm", "post_ffw_norm"));
+}
+
 Value begin_body(Builder& b, const DecoderConfig& c) {
   const Value x = b.input("x", {DType::f32, {kRows, c.hidden}});
   for (const RopeTable& r : c.ropes)

@@ -143,6 +143,8 @@ Result<void> add_head(Program& program, const DecoderConfig& config);
 
 // The pre-norm block of Llama and its kin: x + attention(norm(x)), x + mlp(norm(x)).
 Value pre_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x);
+// Gemma's, with norms before and after both halves: x + norm(attention(norm(x))), x + norm(mlp(norm(x))).
+Value sandwich_norm_block(Builder& b, const DecoderConfig& c, int layer, Value x);
 
 // config.json from GGUF keys "<arch>.…", as far as every dense decoder has them; `model_type` and `architecture` as
 // Hugging Face says.

@@ -24,17 +24,6 @@ Result<std::vector<bool>> sliding_layers(const Config& config, int64_t layers) {
   return sliding;
 }
 
-Value block(Builder& b, const DecoderConfig& c, int layer, Value x) {
-  const Scope scope(b, layer);
-  DecoderBlock l(b, c, layer);
-  const Value a = l.attention(l.norm("attn_norm", x, "attn_norm", "input_layernorm", "attn_norm"));
-  x = b.add("attn_add", x,
-            l.norm("post_attn_norm", a, "post_attn_norm", "post_attention_layernorm", "post_attention_norm"));
-  const Value m = l.mlp(l.norm("mlp_norm", x, "mlp_norm", "pre_feedforward_layernorm", "ffn_norm"));
-  return b.add("mlp_add", x,
-               l.norm("post_mlp_norm", m, "post_mlp_norm", "post_feedforward_layernorm", "post_ffw_norm"));
-}
-
 }  // namespace
 
 Result<Program> build_gemma3(const Config& config) {
@@ -76,7 +65,7 @@ Result<Program> build_gemma3(const Config& config) {
   auto near = config.with(std::move(local)).rope("rope_local", "sliding_attention", c->head_dim, 10000);
   RETURN_IF_ERROR(near);
   c->ropes = {std::move(*full), std::move(*near)};
-  return decoder_program(*c, block);
+  return decoder_program(*c, sandwich_norm_block);
 }
 
 // The file lacks the local theta, the pattern and the query scalar: the published defaults hold (27B alone differs:

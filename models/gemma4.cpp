@@ -201,13 +201,9 @@ Value layer_embedding(Builder& b, DecoderBlock& l, const DecoderConfig& c, Value
 
 // `inputs` is invalid where `width` is 0: then layers have no embedding of their own.
 Value block(Builder& b, const DecoderConfig& c, int layer, Value x, Value inputs, int64_t width) {
+  x = sandwich_norm_block(b, c, layer, x);
   const Scope scope(b, layer);
   DecoderBlock l(b, c, layer);
-  const Value a = l.attention(l.norm("attn_norm", x, "attn_norm", "input_layernorm", "attn_norm"));
-  x = b.add("attn_add", x,
-            l.norm("post_attn_norm", a, "post_attn_norm", "post_attention_layernorm", "post_attention_norm"));
-  const Value m = l.mlp(l.norm("mlp_norm", x, "mlp_norm", "pre_feedforward_layernorm", "ffn_norm"));
-  x = b.add("mlp_add", x, l.norm("post_mlp_norm", m, "post_mlp_norm", "post_feedforward_layernorm", "post_ffw_norm"));
   if (width > 0) {
     const Value own = b.slice("layer_input", inputs, 1, layer * width, (layer + 1) * width);
     x = b.add("layer_add", x, layer_embedding(b, l, c, x, own));

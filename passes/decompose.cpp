@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "graph/ops.h"
-#include "graph/shape_rules.h"
 #include "passes/decompose_states.h"
 #include "passes/rewrite.h"
 
@@ -45,22 +44,8 @@ class Decomposer {
   Value in(size_t i) const { return map(current_->inputs[i]); }
   const Type& type(Value v) const { return to_.type(v); }
 
-  // A node labelled after the coarse step; the last one of a step could not be known beforehand, so all are numbered.
   Value node(Op op, Values inputs, Attributes attributes = {}) {
-    std::vector<Type> types;
-    for (const Value v : inputs) types.push_back(v.valid() ? type(v) : Type{});
-    auto t = result_type(op, types, attributes);
-    if (!t) {
-      if (!error_) error_ = Error{t.error().code, fmt::format("{}: {}", current_->label, t.error().message)};
-      t = Type{DType::f32, {1, 1}, 0};
-    }
-    to_.nodes.push_back({op,
-                         sub_label(*current_, fmt::format("{}.{}", part_++, name(op))),
-                         std::move(inputs),
-                         std::move(attributes),
-                         std::move(*t),
-                         {}});
-    return Value{static_cast<int32_t>(to_.nodes.size()) - 1};
+    return append_part(to_, {*current_, part_++, error_}, op, std::move(inputs), std::move(attributes));
   }
 
   Value leaf(Op op, std::string label, Shape shape, std::vector<float> values = {}, DType dtype = DType::f32) {

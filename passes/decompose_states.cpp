@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "graph/ops.h"
-#include "graph/shape_rules.h"
 #include "passes/rewrite.h"
 
 namespace onw {
@@ -32,20 +31,7 @@ const StateDecl& StateDecomposer::state() const {
 // ---- nodes
 
 Value StateDecomposer::node(Op op, std::vector<Value> inputs, Attributes attributes) {
-  std::vector<Type> types;
-  for (const Value v : inputs) types.push_back(to_.type(v));
-  auto t = result_type(op, types, attributes);
-  if (!t) {
-    if (!error_) error_ = Error{t.error().code, fmt::format("{}: {}", current_->label, t.error().message)};
-    t = Type{DType::f32, {1, 1, 1, 1}, 0};
-  }
-  to_.nodes.push_back({op,
-                       sub_label(*current_, fmt::format("{}.{}", part_++, name(op))),
-                       std::move(inputs),
-                       std::move(attributes),
-                       std::move(*t),
-                       {}});
-  return Value{static_cast<int32_t>(to_.nodes.size()) - 1};
+  return append_part(to_, {*current_, part_++, error_}, op, std::move(inputs), std::move(attributes));
 }
 
 Value StateDecomposer::leaf(Op op, std::string label, Shape shape, std::vector<float> values) {

@@ -1,7 +1,7 @@
 #include "passes/rewrite.h"
 
-#include "base/result.h"
 #include "graph/ops.h"
+#include "graph/shape_rules.h"
 
 namespace onw {
 
@@ -49,5 +49,22 @@ Uses::Uses(const Function& f) : users(f.nodes.size()), outputs(f.nodes.size()) {
 }
 
 std::string sub_label(const Node& node, std::string_view part) { return node.label + "." + std::string(part); }
+
+Value append_part(Function& to, const PartOf& part, Op op, std::vector<Value> inputs, Attributes attributes) {
+  std::vector<Type> types;
+  for (const Value v : inputs) types.push_back(v.valid() ? to.type(v) : Type{});
+  auto t = result_type(op, types, attributes);
+  if (!t) {
+    if (!part.error) part.error = Error{t.error().code, fmt::format("{}: {}", part.step.label, t.error().message)};
+    t = Type{DType::f32, {1, 1, 1, 1}, 0};
+  }
+  to.nodes.push_back({op,
+                      sub_label(part.step, fmt::format("{}.{}", part.number, name(op))),
+                      std::move(inputs),
+                      std::move(attributes),
+                      std::move(*t),
+                      {}});
+  return Value{static_cast<int32_t>(to.nodes.size()) - 1};
+}
 
 }  // namespace onw

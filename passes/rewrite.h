@@ -1,8 +1,10 @@
 // Copying a function node by node while changing it: the way every pass is written, so that the input stays as it was.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "base/result.h"
 #include "graph/program.h"
 
 namespace onw {
@@ -41,5 +43,14 @@ struct Uses {
 
 // "L07/q_proj" and "quantize" -> "L07/q_proj.quantize".
 std::string sub_label(const Node& node, std::string_view part);
+
+// One of the nodes into which a pass takes a step apart, numbered because the last one of a step is not known before.
+struct PartOf {
+  const Node& step;
+  int number;
+  std::optional<Error>& error;  // the first one: inputs that do not fit
+};
+// Appends it to `to`, its type as the op's shape rule says; behind an error it is of any shape.
+Value append_part(Function& to, const PartOf& part, Op op, std::vector<Value> inputs, Attributes attributes);
 
 }  // namespace onw

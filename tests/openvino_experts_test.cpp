@@ -12,10 +12,9 @@
 #include "targets/conformance.h"
 #include "targets/openvino/compile.h"
 #include "targets/openvino/expert_side.h"
-#include "targets/openvino/openvino.h"
-#include "targets/openvino/testing.h"
 #include "targets/reference/reference.h"
 #include "tests/logits_kl.h"
+#include "tests/openvino_model.h"
 #include "tests/random_model.h"
 #include "tests/run_ids.h"
 
@@ -34,15 +33,6 @@ RandomModel model(std::string_view family, const nlohmann::json& changes = nlohm
 
 constexpr const char* kFamilies[] = {"qwen3_moe", "gpt_oss", "lfm2_moe", "granitemoehybrid", "qwen3_5_moe"};
 
-std::unique_ptr<Executable> openvino_of(const RandomModel& m, OpenVinoOptions options) {
-  options.runtime = openvino_runtime();
-  options.threads = 2;
-  options.isa = available_isas(cpu_features()).back();
-  auto target = make_openvino(m.program, m.weights, options);
-  EXPECT_TRUE(target) << target.error().message;
-  return target ? std::move(*target) : nullptr;
-}
-
 OpenVinoOptions in_graphs(std::vector<int64_t> block_rows) {
   return {.kv = KvFormat::f32,
           .exact = true,
@@ -50,8 +40,6 @@ OpenVinoOptions in_graphs(std::vector<int64_t> block_rows) {
           .chunk_positions = 16,
           .expert_requests = 8};
 }
-
-std::string no_openvino() { return openvino_runtime() == nullptr ? kNoOpenVino : ""; }
 
 [[maybe_unused]] const bool kRegistered =
     register_conformance({.name = "WithOpenVinoConformance_experts_in_graphs",

@@ -8,11 +8,10 @@
 
 #include "passes/quantise.h"
 #include "targets/conformance.h"
-#include "targets/openvino/openvino.h"
-#include "targets/openvino/testing.h"
 #include "targets/reference/reference.h"
 #include "targets/rest.h"
 #include "tests/logits_kl.h"
+#include "tests/openvino_model.h"
 #include "tests/random_model.h"
 #include "tests/run_ids.h"
 
@@ -26,17 +25,6 @@ RandomModel model(std::string_view family, int64_t hidden, WeightFormat format =
   if (window > 0) config.update({{"sliding_window", window}, {"sliding_window_pattern", 2}});
   return random_model(config, [format](const WeightDecl&) { return format; });
 }
-
-std::unique_ptr<Executable> openvino_of(const RandomModel& m, OpenVinoOptions options) {
-  options.runtime = openvino_runtime();
-  options.threads = 2;
-  options.isa = available_isas(cpu_features()).back();
-  auto target = make_openvino(m.program, m.weights, options);
-  EXPECT_TRUE(target) << target.error().message;
-  return target ? std::move(*target) : nullptr;
-}
-
-std::string no_openvino() { return openvino_runtime() == nullptr ? kNoOpenVino : ""; }
 
 // ---- Conformance: products depend on the number of rows here, by their last bits.
 

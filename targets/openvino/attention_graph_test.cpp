@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
-#include "base/half.h"
 #include "passes/legalize_npu.h"
+#include "targets/openvino/graph_testing.h"
 #include "targets/reference/interpreter.h"
 #include "targets/reference/kv_cache.h"
 
@@ -17,18 +16,6 @@ namespace {
 
 using reference::Inputs;
 using reference::Tensor;
-
-Tensor drawn(DType dtype, Shape shape, float sigma, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> draw(0, sigma);
-  Tensor t = reference::make_tensor({dtype, std::move(shape), 0}, 0);
-  for (float& x : t.f) {
-    x = draw(random);
-    if (dtype == DType::i8) x = std::clamp(std::nearbyint(x), -127.0f, 127.0f);
-    if (dtype == DType::f16) x = half_to_float(float_to_half(x));
-  }
-  return t;
-}
 
 // Row r sees the first r positions: row 0 sees nothing here.
 Inputs inputs_of(const AttentionShape& a, float scale_of_keys) {
@@ -46,12 +33,6 @@ Inputs inputs_of(const AttentionShape& a, float scale_of_keys) {
   }
   for (int64_t r = 0; r < a.rows; ++r) std::ranges::fill(in["mask"].row(r).subspan(static_cast<size_t>(r)), kMasked);
   return in;
-}
-
-Result<Inputs> run(const Function& f, Inputs inputs, bool npu) {
-  const Program program;
-  const WeightSet weights;
-  return run_function(f, std::move(inputs), {.program = program, .weights = weights, .npu = npu}, CancelToken(), false);
 }
 
 // The largest difference of o over rows that see something; infinite where anything is no number.
@@ -78,8 +59,8 @@ Errors errors(const AttentionShape& a, const Inputs& inputs) {
   const Function plain = attention_graph(a);
   const auto legal = legalize_npu(plain);
   EXPECT_TRUE(legal) << legal.error().message;
-  const auto exact = run(plain, inputs, false), by_plain = run(plain, inputs, true),
-             by_legal = run(*legal, inputs, true);
+  const auto exact = run_graph(plain, inputs, false), by_plain = run_graph(plain, inputs, true),
+             by_legal = run_graph(*legal, inputs, true);
   EXPECT_TRUE(exact && by_plain && by_legal);
   return {error_of(a, *by_plain, *exact), error_of(a, *by_legal, *exact)};
 }

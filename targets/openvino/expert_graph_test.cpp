@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
-#include "base/half.h"
 #include "passes/legalize_npu.h"
 #include "targets/openvino/expert_forms.h"
+#include "targets/openvino/graph_testing.h"
 #include "targets/reference/interpreter.h"
 
 namespace onw::openvino {
@@ -19,18 +18,6 @@ namespace {
 using reference::Inputs;
 using reference::Tensor;
 using ::testing::ElementsAre;
-
-Tensor drawn(DType dtype, Shape shape, float sigma, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> draw(0, sigma);
-  Tensor t = reference::make_tensor({dtype, std::move(shape), 0}, 0);
-  for (float& x : t.f) {
-    x = draw(random);
-    if (dtype == DType::i4) x = std::clamp(std::nearbyint(x), -8.0f, 7.0f);
-    if (dtype == DType::f16) x = half_to_float(float_to_half(x));
-  }
-  return t;
-}
 
 Inputs inputs_of(const ExpertShape& s) {
   Inputs in{{"x", drawn(DType::f32, {s.all_rows(), s.hidden}, 1, 1)},
@@ -48,12 +35,6 @@ Inputs inputs_of(const ExpertShape& s) {
     for (size_t i = 0; i < in["chosen"].f.size(); i += 3) in["weight"].f[i] = 0;
   }
   return in;
-}
-
-Result<Inputs> run(const Function& f, Inputs inputs, bool npu) {
-  const Program program;
-  const WeightSet weights;
-  return run_function(f, std::move(inputs), {.program = program, .weights = weights, .npu = npu}, CancelToken(), false);
 }
 
 double gated(const ExpertShape& s, double gate, double up) {
@@ -96,7 +77,7 @@ TEST(ExpertGraph, sums_what_the_router_weighs_of_each_slot) {
       ExpertShape s{.rows = rows, .slots = 3, .hidden = 16, .inner = 12, .outputs = 10, .biases = clamped};
       if (clamped) s.activation = "swiglu_clamped", s.limit = 1.5, s.alpha = 1.702;
       Inputs in = inputs_of(s);
-      const auto y = run(expert_graph(s), in, false);
+      const auto y = run_graph(expert_graph(s), in, false);
       ASSERT_TRUE(y) << y.error().message;
       for (int64_t r = 0; r < rows; ++r) {
         std::vector<double> sum(static_cast<size_t>(s.outputs));
@@ -114,7 +95,7 @@ TEST(ExpertGraph, sums_what_the_router_weighs_of_each_slot) {
 TEST(ExpertGraph, of_groups_gives_each_slot_rows_of_its_own) {
   const ExpertShape s{.rows = 4, .slots = 2, .grouped = true, .hidden = 16, .inner = 12, .outputs = 10, .biases = true};
   Inputs in = inputs_of(s);
-  const auto y = run(expert_graph(s), in, false);
+  const auto y = run_graph(expert_graph(s), in, false);
   ASSERT_TRUE(y) << y.error().message;
   ASSERT_EQ(y->at("y").rows(), 8);
   for (int64_t r = 0; r < 8; ++r) {
@@ -134,7 +115,8 @@ TEST(NpuExperts, large_rows_meet_the_codes_divided_by_their_largest_value) {
     const Function plain = expert_graph(s);
     const auto legal = legalize_npu(plain);
     ASSERT_TRUE(legal) << legal.error().message;
-    const auto exact = run(plain, in, false), by_plain = run(plain, in, true), by_legal = run(*legal, in, true);
+    const auto exact = run_graph(plain, in, false), by_plain = run_graph(plain, in, true),
+               by_legal = run_graph(*legal, in, true);
     ASSERT_TRUE(exact && by_plain && by_legal);
     EXPECT_GT(error_of(by_plain->at("y"), exact->at("y")), 0.05f) << grouped;
     EXPECT_LT(error_of(by_legal->at("y"), exact->at("y")), 1e-2f) << grouped;
@@ -156,11 +138,11 @@ TEST(NpuExperts, rows_that_do_not_choose_an_expert_are_not_spoiled_by_it) {
   for (int64_t i = 0; i < 2 * s.inner; ++i) in["scales"].f[static_cast<size_t>(i)] = 2;
   const auto legal = legalize_npu(expert_graph(s));
   ASSERT_TRUE(legal);
-  const auto exact = run(expert_graph(s), in, false), by_legal = run(*legal, in, true);
+  const auto exact = run_graph(expert_graph(s), in, false), by_legal = run_graph(*legal, in, true);
   ASSERT_TRUE(exact && by_legal);
   EXPECT_LT(error_of(by_legal->at("y"), exact->at("y")), 1e-2f);
   std::ranges::fill(in["chosen"].f, 1.0f);
-  const auto spoiled = run(*legal, in, true);
+  const auto spoiled = run_graph(*legal, in, true);
   ASSERT_TRUE(spoiled);
   EXPECT_TRUE(std::ranges::any_of(spoiled->at("y").row(1), [](float x) { return !std::isfinite(x); }));
 }
