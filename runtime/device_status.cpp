@@ -19,9 +19,10 @@ const char* name(DeviceState state) {
 DeviceReport since(const DeviceReport& before, const DeviceReport& now) {
   DeviceReport r = now;
   for (int64_t DeviceReport::* const counter :
-       {&DeviceReport::device_steps, &DeviceReport::standby_steps, &DeviceReport::moves, &DeviceReport::wrong_steps,
-        &DeviceReport::refused_steps, &DeviceReport::losses})
+       {&DeviceReport::device_steps, &DeviceReport::standby_steps, &DeviceReport::rest_steps, &DeviceReport::moves,
+        &DeviceReport::wrong_steps, &DeviceReport::refused_steps, &DeviceReport::losses})
     r.*counter -= before.*counter;
+  r.begun_making = before.state == DeviceState::making;
   return r;
 }
 
@@ -34,12 +35,17 @@ std::string who_computed(const DeviceReport& r) {
   if ((r.device_steps > 0 || stopped_before) && r.standby_steps == 0)
     return fmt::format("on the {}{}", r.device, fused);
   if (r.device_steps > 0)
-    return fmt::format("{} step{} on the CPU, {} on the {}{}", r.standby_steps, r.standby_steps == 1 ? "" : "s",
+    return fmt::format("{} step{} on the CPU{}, {} on the {}{}", r.standby_steps, r.standby_steps == 1 ? "" : "s",
+                       r.rest_steps > 0 ? fmt::format(" while the {}'s graphs are loaded", r.device) : "",
                        r.device_steps, r.device, fused);
+  if (r.state == DeviceState::ready && r.rest_steps > 0)
+    return fmt::format("on the CPU while the {}'s graphs are loaded", r.device);
+  if (r.state == DeviceState::ready && r.begun_making)
+    return fmt::format("on the CPU; the {} is ready for the next answer", r.device);
   if (r.state == DeviceState::ready) return "on the CPU";
   if (r.state == DeviceState::given_up) return fmt::format("on the CPU, without the {}", r.device);
-  return fmt::format("on the CPU while the {} is made ready{}", r.device,
-                     r.of > 0 ? fmt::format(": {} of {} graphs", r.made, r.of) : "");
+  if (r.of == 0) return fmt::format("on the CPU while the {}'s graphs are loaded", r.device);
+  return fmt::format("on the CPU while the {}'s graphs are compiled: {} of {}", r.device, r.made, r.of);
 }
 
 }  // namespace

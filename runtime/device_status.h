@@ -27,6 +27,8 @@ struct DeviceReport {
   int64_t wrong_steps = 0;    // of the device whose numbers could not be, computed again by the standby
   int64_t refused_steps = 0;  // that the device had no memory for, computed by the standby
   int64_t losses = 0;         // of the device
+  int64_t rest_steps = 0;     // of the standby's, while a device that is ready loads graphs
+  bool begun_making = false;  // of a difference: the device was not ready yet when it began
   int64_t fused_tokens = 0;   // in a conversation, up to which it has graphs with attention inside
 };
 
@@ -105,8 +107,9 @@ class DeviceStatus {
 // What happened between two reports: counters are differences, the state is the later one's.
 DeviceReport since(const DeviceReport& before, const DeviceReport& now);
 
-// For people, beside an answer: what computed it, by the counters of `since`: "on the NPU", "on the CPU while the NPU
-// is made ready: 3 of 31 graphs", "12 steps on the CPU, 30 on the NPU"; empty without a hand-over.
+// For people, beside an answer: what computed it and why, by the counters of `since`: "on the NPU", "on the CPU while
+// the NPU's graphs are compiled: 3 of 31", "on the CPU while the NPU's graphs are loaded", "12 steps on the CPU, 30 on
+// the NPU"; empty without a hand-over.
 std::string describe(const DeviceReport& answer);
 
 }  // namespace onw

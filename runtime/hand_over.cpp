@@ -470,7 +470,11 @@ class TwoSides final : public HandOver {
     for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->hold(sequences[i]->length() - begin[i], count[i]);
     const bool device = part.side == device_;
     steps_since_made_ += device ? 1 : 0;
-    status_->change([&](DeviceReport& r) { ++(device ? r.device_steps : r.standby_steps); });
+    const bool loads = !device && device_ != nullptr && (paused_ || onw::upkeep(*device_->executable).busy);
+    status_->change([&](DeviceReport& r) {
+      ++(device ? r.device_steps : r.standby_steps);
+      r.rest_steps += loads ? 1 : 0;
+    });
     return out;
   }
 

@@ -302,6 +302,7 @@ TEST_F(HandOverSpeed, a_device_that_waits_long_for_a_rest_gets_one_while_the_cpu
   upkeep_.busy = false;
   answer(*sequence, 1);
   EXPECT_EQ(pair_->report().standby_steps, 5) << "all that is to be loaded is";
+  EXPECT_EQ(pair_->report().rest_steps, 5) << "also before a graph's loading begins";
   upkeep_ = {.improvements = 2};
   answer(*sequence, 2);
   EXPECT_FALSE(resting_);
@@ -337,12 +338,19 @@ TEST_F(HandOverSpeed, while_a_device_is_busy_with_itself_the_cpu_answers) {
   pair_->rest(true);
   EXPECT_TRUE(resting_);
   upkeep_.busy = true;
+  DeviceReport before = pair_->report();
   answer(*sequence, 3);
   EXPECT_FALSE(resting_) << "nothing else is begun";
   EXPECT_EQ(pair_->report().standby_steps, 3);
+  EXPECT_EQ(describe(since(before, pair_->report())), "on the CPU while the NPU's graphs are loaded");
   upkeep_.busy = false;
   answer(*sequence, 2);
   EXPECT_EQ(pair_->report().device_steps, 7);
+  EXPECT_EQ(describe(since(before, pair_->report())),
+            "3 steps on the CPU while the NPU's graphs are loaded, 2 on the NPU");
+  before = pair_->report();
+  answer(*sequence, 1);
+  EXPECT_EQ(describe(since(before, pair_->report())), "on the NPU");
   EXPECT_EQ(pair_->report().moves, 3);
 }
 

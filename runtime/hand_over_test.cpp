@@ -92,7 +92,7 @@ TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
   const auto tokens = some_tokens(*pair_, 30, 1);
   expect_answers(*sequence, part(tokens, 0, 10));
   while (pair_->report().of == 0) std::this_thread::yield();
-  EXPECT_EQ(describe(pair_->report()), "on the CPU while the NPU is made ready: 1 of 3 graphs");
+  EXPECT_EQ(describe(pair_->report()), "on the CPU while the NPU's graphs are compiled: 1 of 3");
   EXPECT_EQ(pair_->report().device_steps, 0);
   may_end = true;
   pair_->wait_until_made();
@@ -107,6 +107,10 @@ TEST_F(HandOverFaults, the_standby_answers_until_the_device_is_made) {
             "on the NPU, attention inside its graphs up to 2048 tokens");
   EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready}), "on the NPU") << "stopped before its first step";
   EXPECT_EQ(describe({.device = "NPU", .state = DeviceState::ready, .standby_steps = 1}), "on the CPU");
+  const DeviceReport loads = {.device = "NPU", .standby_steps = 1};
+  EXPECT_EQ(describe(loads), "on the CPU while the NPU's graphs are loaded") << "kept ones, after a start";
+  EXPECT_EQ(describe(since(loads, {.device = "NPU", .state = DeviceState::ready, .standby_steps = 2})),
+            "on the CPU; the NPU is ready for the next answer");
   EXPECT_THAT(notices(), HasSubstr("The NPU is ready"));
 }
 
