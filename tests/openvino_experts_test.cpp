@@ -41,16 +41,23 @@ OpenVinoOptions in_graphs(std::vector<int64_t> block_rows) {
           .expert_requests = 8};
 }
 
-[[maybe_unused]] const bool kRegistered =
-    register_conformance({.name = "WithOpenVinoConformance_experts_in_graphs",
-                          .make = [m = model("qwen3_moe")]() -> std::unique_ptr<Executable> {
-                            OpenVinoOptions options = in_graphs({1, 8});
-                            options.max_step_rows = 64;
-                            return openvino_of(m, options);
-                          },
-                          .tokens = 24,
-                          .tolerance = 5e-3,
-                          .why_not = no_openvino});
+// Steps of several blocks.
+bool conforms(std::string_view family, const std::string& name, int tokens) {
+  return register_conformance({.name = name,
+                               .make = [m = model(family)]() -> std::unique_ptr<Executable> {
+                                 OpenVinoOptions options = in_graphs({1, 8});
+                                 options.max_step_rows = 64;
+                                 return openvino_of(m, options);
+                               },
+                               .tokens = tokens,
+                               .tolerance = 5e-3,
+                               .why_not = no_openvino});
+}
+
+[[maybe_unused]] const bool kRegistered[] = {
+    conforms("qwen3_moe", "WithOpenVinoConformance_experts_in_graphs", 24),
+    conforms("qwen3_5_moe", "WithOpenVinoConformance_hybrid_experts_in_graphs", 50),
+    conforms("lfm2_moe", "WithOpenVinoConformance_convolutions_experts_in_graphs", 50)};
 
 class WithOpenVinoExperts : public ::testing::Test {
  protected:
@@ -275,10 +282,13 @@ TEST_F(WithOpenVinoExperts, agree_with_the_reference_in_every_family) {
   }
 }
 
-// Steps longer than the largest graph go layer by layer where no state forbids it.
+// Steps longer than the largest graph go layer by layer, and states from block to block.
 TEST_F(WithOpenVinoExperts, agree_with_the_reference_layer_by_layer) {
-  for (const char* family : {"qwen3_moe", "gpt_oss", "granitemoehybrid"})
-    agrees(model(family), in_graphs({1, 16}), 110, {17, 1, 65, 27}, family);
+  for (const char* family : kFamilies) agrees(model(family), in_graphs({1, 16}), 110, {17, 1, 65, 27}, family);
+  for (const char* family : {"qwen3_5_moe", "lfm2_moe"}) {
+    agrees(model(family), in_graphs({1, 8}), 110, {5, 11, 33, 15, 46}, family);  // over one edge of 16 and over several
+    agrees(model(family), in_graphs({1, 4}), 60, {3, 18, 39}, family);           // blocks that leave a state a row
+  }
 }
 
 // The path of the NPU's plugin, and the graphs as they are for an NPU.

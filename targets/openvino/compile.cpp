@@ -325,8 +325,8 @@ Result<std::vector<Blob>> experts_into_store(const Program& program, const CutFu
   if (options.expert_requests == 0) return blobs;
   const auto segments = segments_before_experts(program, cut, weights);
   RETURN_IF_ERROR(segments);
-  const auto shapes = expert_shapes(
-      program, cut, weights, rows_together(program, *segments, options.max_step_rows, options.block_rows.back()));
+  const auto shapes =
+      expert_shapes(program, cut, weights, rows_together(*segments, options.max_step_rows, options.block_rows.back()));
   RETURN_IF_ERROR(shapes);
   for (const ExpertShape& shape : *shapes) {
     auto constants = Constants::create({});

@@ -5,7 +5,6 @@
 #include "base/checked.h"
 #include "graph/ops.h"
 #include "targets/openvino/read_vector.h"
-#include "targets/recurrent_state.h"
 
 namespace onw::openvino {
 namespace {
@@ -54,10 +53,8 @@ Result<std::set<size_t>> segments_before_experts(const Program& program, const C
   return segments;
 }
 
-int64_t rows_together(const Program& program, const std::set<size_t>& segments, int64_t most_step_rows,
-                      int64_t largest_graph) {
-  const bool all = !segments.empty() && std::ranges::none_of(program.states, is_recurrent);
-  return all ? round_up(most_step_rows, largest_graph) : largest_graph;
+int64_t rows_together(const std::set<size_t>& segments, int64_t most_step_rows, int64_t largest_graph) {
+  return segments.empty() ? largest_graph : round_up(most_step_rows, largest_graph);
 }
 
 Result<std::vector<ExpertShape>> expert_shapes(const Program& program, const CutFunction& cut, const WeightSet& weights,

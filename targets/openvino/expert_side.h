@@ -29,8 +29,7 @@ Result<std::set<size_t>> segments_before_experts(const Program& program, const C
 
 // How many rows of a step go through a layer before any goes through the next one: all, where there are such segments
 // and no state that takes a step at once; else those of the largest graph.
-int64_t rows_together(const Program& program, const std::set<size_t>& segments, int64_t most_step_rows,
-                      int64_t largest_graph);
+int64_t rows_together(const std::set<size_t>& segments, int64_t most_step_rows, int64_t largest_graph);
 
 // The graphs of experts that a target for steps of at most `most_rows` rows runs, each once. Errors: missing_tensor.
 Result<std::vector<ExpertShape>> expert_shapes(const Program& program, const CutFunction& cut, const WeightSet& weights,

@@ -38,8 +38,7 @@ Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* are
   for (const IrPort& port : ports_) {
     const auto slot = buffers.slots.find(port.name);
     if (slot == buffers.slots.end()) {
-      const auto known = std::ranges::find(states_, port.name, [](const StatePort& s) { return s.port.name; });
-      if (known == states_.end()) states_.push_back({.port = port});
+      (void)state_port(port);
       continue;
     }
     Shape shape = port.type.shape;
@@ -54,9 +53,21 @@ Result<void> Graph::bind(int64_t rows, const BufferPlan& buffers, std::byte* are
   return {};
 }
 
+bool Graph::has_port(std::string_view name) const {
+  return std::ranges::find(ports_, name, [](const IrPort& p) { return std::string_view(p.name); }) != ports_.end();
+}
+
+// A graph that makes its requests as needed may not have been bound yet.
 void Graph::place_states(const std::map<std::string, std::byte*, std::less<>>& places) {
-  for (StatePort& s : states_)
-    if (const auto place = places.find(s.port.name); place != places.end()) s.at = place->second;
+  for (const IrPort& port : ports_) {
+    const auto place = places.find(port.name);
+    if (place != places.end()) state_port(port).at = place->second;
+  }
+}
+
+Graph::StatePort& Graph::state_port(const IrPort& port) {
+  const auto known = std::ranges::find(states_, port.name, [](const StatePort& s) { return s.port.name; });
+  return known != states_.end() ? *known : states_.emplace_back(StatePort{.port = port});
 }
 
 Result<void> Graph::bind_states() {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "targets/openvino/buffers.h"
 #include "targets/openvino/lower.h"
@@ -26,6 +27,7 @@ class Graph {
 
   // Binds a static graph to its places once for all, so that a run sets nothing.
   Result<void> wire(const BufferPlan& buffers, std::byte* arena) { return bind(fixed_rows_, buffers, arena, 0); }
+  bool has_port(std::string_view name) const;
   // Where the ports are to be that have no place among the buffers, by name; what stays where it was is not set again.
   void place_states(const std::map<std::string, std::byte*, std::less<>>& places);
   // From now on a request for each run: a driver allows a process so many. It costs what making one costs.
@@ -44,6 +46,7 @@ class Graph {
     std::byte* at = nullptr;     // where it is to be
     std::byte* bound = nullptr;  // where the request has it
   };
+  StatePort& state_port(const IrPort& port);
   Result<void> bind_states();
 
   std::vector<IrPort> ports_;

@@ -97,10 +97,11 @@ int64_t GraphStates::sequence_bytes() const {
   return bytes;
 }
 
+// With one more memory of each state: what a block reads that the one before it in the step has left.
 int64_t GraphStates::work_bytes() const {
   int64_t bytes = 0;
   for (const State& s : states_)
-    if (!is_conv(s.decl)) bytes += most_rows_ * recurrent_form(s.decl).row_floats * 4;
+    bytes += left_floats(s) * 4 + (is_conv(s.decl) ? 0 : most_rows_ * recurrent_form(s.decl).row_floats * 4);
   return bytes;
 }
 
@@ -120,11 +121,12 @@ Result<HeldState> GraphStates::from_pages(State& s, cpu::RecurrentPages& pages, 
   RETURN_IF_ERROR(memory);
   float* to = floats(*memory);
   const int64_t since = length - chunk_begin(length);
+  const bool own = in_own_chunk(length);
   if (!is_conv(s.decl)) {
     Fold{.s = s.decl,
          .tiled = s.tiled,
-         .edge = pages.edge(),
-         .log = pages.log(),
+         .edge = own ? pages.edge() : pages.next_edge(),
+         .log = own ? pages.log() : pages.next_log(),
          .rows = since,
          .by = kDeltaStateScale,
          .to = to}
@@ -140,58 +142,78 @@ Result<HeldState> GraphStates::from_pages(State& s, cpu::RecurrentPages& pages, 
   return HeldState{*memory, memory->get()};
 }
 
-// What the sequence's next rows read: what its last step left, or what its pages say.
+// The state behind `length` tokens: what the last block left in `memory`, or what the pages say.
+Result<HeldState> GraphStates::behind(State& s, cpu::RecurrentPages& pages, const LeftStates& left,
+                                      const std::shared_ptr<std::byte>& memory, int64_t length) const {
+  const int64_t rows = length - left.first;  // of the last block
+  const bool known = left.first >= 0 && rows > 0 && rows <= left.kept;
+  // Blocks of single rows leave a state each, which is good up to the next edge; others one.
+  const bool each = left.block_rows <= kRecurrentRows && chunk_begin(left.first) == chunk_begin(length);
+  const bool last = left.block_rows > kRecurrentRows && rows == left.rows;
+  if (!known || (!is_conv(s.decl) && !each && !last)) return from_pages(s, pages, length);
+  const int64_t at = is_conv(s.decl) ? rows * s.decl.heads : each ? (rows - 1) * delta_floats(s.decl) : 0;
+  return HeldState{memory, memory.get() + at * 4};
+}
+
+// What the sequence's next rows read.
 Result<void> GraphStates::make_now(ChunkSequence& sequence) {
   HeldStates& held = sequence.held();
-  if (held.length == first_) return {};
-  const LeftStates left = held.left;
-  const int64_t behind = first_ - left.first;  // rows of the last step
-  const bool known = left.first >= 0 && behind > 0 && behind <= left.kept;
-  // Blocks of single rows leave a state each, which is good up to the next edge; others one.
-  const bool each = left.block_rows <= kRecurrentRows && chunk_begin(left.first) == chunk_begin(first_);
-  const bool last = left.block_rows > kRecurrentRows && behind == left.rows;
+  if (held.length == step_first_) return {};
   std::vector<HeldState> now;
   for (size_t i = 0; i < states_.size(); ++i) {
-    State& s = states_[i];
-    if (known && (is_conv(s.decl) || each || last)) {
-      const int64_t at = is_conv(s.decl) ? behind * s.decl.heads : each ? (behind - 1) * delta_floats(s.decl) : 0;
-      now.push_back({left.memory[i], left.memory[i].get() + at * 4});
-      continue;
-    }
-    auto made = from_pages(s, sequence.recurrent()[i], first_);
+    const auto memory = held.left.memory.empty() ? nullptr : held.left.memory[i];
+    auto made = behind(states_[i], sequence.recurrent()[i], held.left, memory, step_first_);
     RETURN_IF_ERROR(made);
     now.push_back(std::move(*made));
   }
   held.now = std::move(now);
-  held.length = first_;
+  held.length = step_first_;
   held.left = {};
   return {};
 }
 
-Result<void> GraphStates::begin(ChunkSequence& sequence, int64_t rows, int64_t block_rows, std::span<Graph> graphs) {
-  first_ = sequence.length(), rows_ = rows, block_rows_ = block_rows;
-  RETURN_IF_ERROR(make_now(sequence));
+Result<void> GraphStates::begin(ChunkSequence& sequence, int64_t rows) {
+  step_first_ = sequence.length(), step_rows_ = rows;
   HeldStates& held = sequence.held();
-  held.pending = {.first = first_, .rows = rows, .block_rows = block_rows, .kept = rows};
+  held.pending = {};
+  RETURN_IF_ERROR(make_now(sequence));
+  held.pending.memory.resize(states_.size());
+  return {};
+}
+
+// All segments are cut into the same blocks, so that `first_`, `rows_` and `block_rows_` still say what the segment's
+// block before was where this one is not its first.
+Result<void> GraphStates::begin_block(ChunkSequence& sequence, int64_t offset, int64_t rows, int64_t block_rows,
+                                      Graph& graph) {
+  const LeftStates before{.first = first_, .rows = rows_, .block_rows = block_rows_, .kept = rows_};
+  first_ = step_first_ + offset, rows_ = rows, block_rows_ = block_rows;
+  HeldStates& held = sequence.held();
+  LeftStates& pending = held.pending;
+  pending.first = first_, pending.rows = rows, pending.block_rows = block_rows, pending.kept = rows;
   for (int64_t r = 0; r < block_rows; ++r) floats(used_)[r] = r < rows ? 1.0f : 0.0f;
   std::map<std::string, std::byte*, std::less<>> places{{"rows_used", used_.get()}};
   for (size_t i = 0; i < states_.size(); ++i) {
     State& s = states_[i];
+    if (!graph.has_port(s.decl.name + ".before")) continue;
+    std::shared_ptr<std::byte>& left = pending.memory[i];
+    auto from = offset == 0 ? Result<HeldState>(held.now[i]) : behind(s, sequence.recurrent()[i], before, left, first_);
+    RETURN_IF_ERROR(from);
     auto to = take(s);
     RETURN_IF_ERROR(to);
-    places[s.decl.name + ".before"] = held.now[i].at;
+    places[s.decl.name + ".before"] = from->at;
     places[s.decl.name + (is_conv(s.decl) ? ".rows" : ".after")] = to->get();
     for (const auto& [part, memory] : s.rows) places[s.decl.name + "." + part] = memory.get();
-    held.pending.memory.push_back(std::move(*to));
+    left = std::move(*to);
   }
-  for (Graph& graph : graphs) graph.place_states(places);
+  graph.place_states(places);
   return {};
 }
 
-void GraphStates::finish(ChunkSequence& sequence) {
+void GraphStates::finish_block(ChunkSequence& sequence, const Graph& graph) {
   const LeftStates& left = sequence.held().pending;
   for (size_t i = 0; i < states_.size(); ++i) {
     const State& s = states_[i];
+    if (!graph.has_port(s.decl.name + ".before")) continue;
     if (is_conv(s.decl))
       keep_conv(s, floats(left.memory[i]), sequence.recurrent()[i]);
     else
@@ -201,10 +223,11 @@ void GraphStates::finish(ChunkSequence& sequence) {
 
 // `all`: kernel - 1 rows before the first one, and the rows.
 void GraphStates::keep_conv(const State& s, const float* all, cpu::RecurrentPages& pages) const {
-  const int64_t channels = s.decl.heads, reach = s.decl.kernel - 1, base = chunk_begin(first_),
-                last = chunk_begin(first_ + rows_);
+  const int64_t channels = s.decl.heads, reach = s.decl.kernel - 1, base = chunk_begin(step_first_),
+                last = chunk_begin(step_first_ + step_rows_);
   const auto row = [&](int64_t position) { return all + (position - first_ + reach) * channels; };
-  if (last != base) std::copy_n(row(last - reach), reach * channels, pages.next_edge());
+  if (last != base && first_ <= last && last <= first_ + rows_)
+    std::copy_n(row(last - reach), reach * channels, pages.next_edge());
   for (int64_t p = first_; p < first_ + rows_; ++p)
     if (p < base + kDeltaChunk || p >= last)
       std::copy_n(
@@ -230,7 +253,7 @@ void GraphStates::keep_delta(const State& s, const float* after, cpu::RecurrentP
   const bool ends_at_edge = block_rows_ > kRecurrentRows && chunk_begin(end) == end;
   for (int64_t p = first_; p < end;) {
     const int64_t base = chunk_begin(p), stop = std::min(end, base + kDeltaChunk);
-    const bool own = base == chunk_begin(first_);
+    const bool own = in_own_chunk(base);
     float* log = own ? pages.log() : pages.next_log();
     for (; p < stop; ++p)
       log_row(s, p - first_, p == base ? nullptr : log + (p - base - 1) * stride, log + (p - base) * stride);

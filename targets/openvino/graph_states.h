@@ -27,10 +27,14 @@ class GraphStates {
   static Result<std::unique_ptr<GraphStates>> create(const Program& program, std::span<const int64_t> block_rows,
                                                      const HostMemory& memory, ThreadPool& pool);
 
-  // Places the ports of the graphs for rows [first, first + rows) of the sequence, which has `first` tokens.
-  Result<void> begin(ChunkSequence& sequence, int64_t rows, int64_t block_rows, std::span<Graph> graphs);
-  // After the block: what it left, into the pages.
-  void finish(ChunkSequence& sequence);
+  // A step of rows [first, first + rows) of the sequence, which has `first` tokens. Each segment then takes all its
+  // blocks, in order, before the next segment does.
+  Result<void> begin(ChunkSequence& sequence, int64_t rows);
+  // Places the ports of a segment's graph for `rows` rows from row `offset` of the step on: its states stand behind
+  // what the segment's block before has left.
+  Result<void> begin_block(ChunkSequence& sequence, int64_t offset, int64_t rows, int64_t block_rows, Graph& graph);
+  // After that block: what it left, into the pages.
+  void finish_block(ChunkSequence& sequence, const Graph& graph);
 
   // Of one sequence, beside its pages, and of all together.
   int64_t sequence_bytes() const;
@@ -48,7 +52,10 @@ class GraphStates {
   int64_t left_floats(const State& s) const;
   Result<std::shared_ptr<std::byte>> take(State& s) const;
   Result<void> make_now(ChunkSequence& sequence);
+  Result<HeldState> behind(State& s, cpu::RecurrentPages& pages, const LeftStates& left,
+                           const std::shared_ptr<std::byte>& memory, int64_t length) const;
   Result<HeldState> from_pages(State& s, cpu::RecurrentPages& pages, int64_t length) const;
+  bool in_own_chunk(int64_t position) const { return chunk_begin(position) == chunk_begin(step_first_); }
   void keep_conv(const State& s, const float* all, cpu::RecurrentPages& pages) const;
   void keep_delta(const State& s, const float* after, cpu::RecurrentPages& pages) const;
   void log_row(const State& s, int64_t i, const float* before, float* to) const;
@@ -58,7 +65,8 @@ class GraphStates {
   std::vector<State> states_;  // as ChunkSequence::recurrent()
   std::shared_ptr<std::byte> used_;
   int64_t most_rows_ = 0, most_recurrent_ = 0;     // of a block, and of one whose rows leave a state each
-  int64_t first_ = 0, rows_ = 0, block_rows_ = 0;  // that run
+  int64_t step_first_ = 0, step_rows_ = 0;         // that run
+  int64_t first_ = 0, rows_ = 0, block_rows_ = 0;  // of the block that runs
 };
 
 }  // namespace onw::openvino

@@ -190,11 +190,6 @@ class OpenVino final : public Executable, public Rests {
     RETURN_IF_ERROR(cut);
     cut_ = std::move(*cut);
     largest_ = dynamic ? std::min<int64_t>(options_.max_step_rows, kDynamicRows) : options_.block_rows.back();
-    // Recurrent states take a step at once.
-    if (std::ranges::any_of(program.states, is_recurrent)) {
-      info_.max_step_rows = std::min(info_.max_step_rows, static_cast<int>(largest_));
-      info_.max_partial_rows = std::min(kDeltaChunk, info_.max_step_rows);
-    }
     head_rows_ = dynamic ? std::min(kHeadRows, largest_) : largest_;
     together_ = largest_;
     std::set<size_t> with_experts;
@@ -202,7 +197,12 @@ class OpenVino final : public Executable, public Rests {
       auto segments = segments_before_experts(program, cut_, weights);
       RETURN_IF_ERROR(segments);
       with_experts = std::move(*segments);
-      if (!dynamic) together_ = rows_together(program, with_experts, options_.max_step_rows, largest_);
+      if (!dynamic) together_ = rows_together(with_experts, options_.max_step_rows, largest_);
+    }
+    // Recurrent states take a step at once.
+    if (std::ranges::any_of(program.states, is_recurrent)) {
+      info_.max_step_rows = std::min(info_.max_step_rows, static_cast<int>(together_));
+      info_.max_partial_rows = std::min(kDeltaChunk, info_.max_step_rows);
     }
     auto body = plan_buffers(cut_, together_);
     RETURN_IF_ERROR(body);
@@ -382,23 +382,38 @@ class OpenVino final : public Executable, public Rests {
     const cpu::RunContext c{.arena = arena_.get(), .rows = static_cast<int64_t>(rows.size())};
     RETURN_IF_ERROR(kv_->begin(step, rows));
     inputs_.write(rows, body_buffers_, c, pool_);
-    if (states_ != nullptr) RETURN_IF_ERROR(begin_states(step, rows, block));
-    for (size_t s = 0; s < block.body.size(); ++s) {
-      RETURN_IF_ERROR(run_segment(s, block, c.rows, cancel));
-      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s, c.rows, cancel));
-      if (states_ != nullptr && s < cut_.host.size()) fill_up_results(s, c, block.rows);
+    ChunkSequence* const recurrent = states_ != nullptr ? &sequence_of(step, rows) : nullptr;
+    const int64_t all_rows = with_padding(c.rows);
+    if (recurrent != nullptr) {
+      inputs_.fill_up(body_buffers_, c, all_rows);
+      RETURN_IF_ERROR(states_->begin(*recurrent, c.rows));
     }
-    if (states_ != nullptr) finish_states(step, rows);
+    for (size_t s = 0; s < block.body.size(); ++s) {
+      RETURN_IF_ERROR(run_segment(s, block, c.rows, recurrent, cancel));
+      if (s < cut_.host.size()) RETURN_IF_ERROR(run_host(s, c.rows, cancel));
+      if (recurrent != nullptr && s < cut_.host.size()) fill_up_results(s, c, all_rows);
+    }
     return take_results(rows, body_buffers_.slots.at("hidden").f32(c), block, cancel);
   }
 
-  // Over more rows than a block has: block after block, the last one in the smallest that holds it.
-  Result<void> run_segment(size_t segment, Block& block, int64_t rows, const CancelToken& cancel) {
+  // Of the blocks that so many rows take: what the last one has beyond them, too.
+  int64_t with_padding(int64_t rows) {
+    const int64_t whole = rows / largest_ * largest_;
+    return rows == whole ? rows : whole + block_for(rows - whole).rows;
+  }
+
+  // Over more rows than a block has: block after block, the last one in the smallest that holds it. `recurrent`: whose
+  // states go from block to block; may be null.
+  Result<void> run_segment(size_t segment, Block& block, int64_t rows, ChunkSequence* recurrent,
+                           const CancelToken& cancel) {
     for (int64_t first = 0; first < rows;) {
       if (cancel.cancelled()) return error(Code::cancelled, "cancelled");
       Block& next = first == 0 ? block : block_for(rows - first);
+      Graph& graph = next.body[segment];
       const int64_t count = next.rows == kRows ? rows : std::min(next.rows, rows - first);
-      RETURN_IF_ERROR(run_graph(next.body[segment], "body", count, body_buffers_, arena_.get(), first));
+      if (recurrent != nullptr) RETURN_IF_ERROR(place_states(*recurrent, first, count, next.rows, graph));
+      RETURN_IF_ERROR(run_graph(graph, "body", count, body_buffers_, arena_.get(), first));
+      if (recurrent != nullptr) keep_states(*recurrent, graph);
       first += count;
     }
     return {};
@@ -410,18 +425,16 @@ class OpenVino final : public Executable, public Rests {
     return static_cast<ChunkSequence&>(*step.sequences[static_cast<size_t>(rows.front().sequence)]);
   }
 
-  Result<void> begin_states(const Step& step, std::span<const Row> rows, Block& block) {
+  Result<void> place_states(ChunkSequence& sequence, int64_t first, int64_t rows, int64_t block_rows, Graph& graph) {
     const auto start = Clock::now();
-    const auto count = static_cast<int64_t>(rows.size());
-    inputs_.fill_up(body_buffers_, {.arena = arena_.get(), .rows = count}, block.rows);
-    RETURN_IF_ERROR(states_->begin(sequence_of(step, rows), count, block.rows, block.body));
+    RETURN_IF_ERROR(states_->begin_block(sequence, first, rows, block_rows, graph));
     show("states in", "host", since(start));
     return {};
   }
 
-  void finish_states(const Step& step, std::span<const Row> rows) {
+  void keep_states(ChunkSequence& sequence, const Graph& graph) {
     const auto start = Clock::now();
-    states_->finish(sequence_of(step, rows));
+    states_->finish_block(sequence, graph);
     show("states out", "host", since(start));
   }
 
