@@ -103,6 +103,16 @@ TEST_F(OpenVinoRequests, swap_the_memory_of_states_inside_graphs) {
   EXPECT_EQ(counted("copied"), copied);
 }
 
+TEST_F(OpenVinoRequests, of_graphs_with_states_may_be_made_for_each_run) {
+  const int64_t before = counted("requests");
+  const auto target = model({.block_rows = {1, 8}, .chunk_positions = 32, .resident_graphs = {2, 0}}, "qwen3_5");
+  ASSERT_NE(target, nullptr);
+  const auto sequence = new_sequence(*target);
+  for (int i = 0; i < 4; ++i) run_rows(*target, *sequence, i % 2 == 0 ? 7 : 1);
+  EXPECT_EQ(sequence->length(), 16);
+  EXPECT_LE(counted("requests") - before, 2 + 2) << "the head, one graph, and attention for either number of rows";
+}
+
 TEST_F(OpenVinoRequests, use_our_memory_where_the_device_has_none) {
   told("context=none");
   const int64_t before = counted("copied");
@@ -214,6 +224,23 @@ TEST_F(OpenVinoRequests, of_experts_that_stay_set_nothing_and_read_the_devices_o
   EXPECT_EQ(counted("runs") - runs, 10 * (2 * kLayers + 1 + 1 + kLayers + kLayers)) << "segments, head, both others";
   EXPECT_EQ(counted("requests"), requests);
   EXPECT_EQ(counted("copied"), copied);
+}
+
+// Those of a hybrid get all rows of a step, though its states go from block to block.
+TEST_F(OpenVinoRequests, of_experts_are_few_where_a_step_has_several_blocks) {
+  for (const char* family : {"qwen3_moe", "qwen3_5_moe", "lfm2_moe"}) {
+    const auto target = model({.block_rows = {1, 8}, .chunk_positions = 64, .expert_requests = 8}, family);
+    ASSERT_NE(target, nullptr);
+    constexpr int kBlocks = 5;
+    const auto runs_in_steps_of = [&](int rows) {
+      const auto sequence = new_sequence(*target);
+      const int64_t before = counted("runs");
+      for (int done = 0; done < 8 * kBlocks; done += rows) run_rows(*target, *sequence, rows);
+      return counted("runs") - before;
+    };
+    const int64_t heads_less = kBlocks - 1;
+    EXPECT_LT(runs_in_steps_of(8 * kBlocks) + heads_less, runs_in_steps_of(8)) << family;
+  }
 }
 
 TEST_F(OpenVinoRequests, of_experts_are_no_more_than_they_may_be_and_the_first_layers_keep_theirs) {

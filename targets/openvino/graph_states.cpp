@@ -181,6 +181,13 @@ Result<void> GraphStates::begin(ChunkSequence& sequence, int64_t rows) {
   return {};
 }
 
+const std::vector<size_t>& GraphStates::states_of(const Graph& graph) {
+  const auto [found, is_new] = of_graph_.try_emplace(&graph);
+  for (size_t i = 0; is_new && i < states_.size(); ++i)
+    if (graph.has_port(states_[i].decl.name + ".before")) found->second.push_back(i);
+  return found->second;
+}
+
 // All segments are cut into the same blocks, so that `first_`, `rows_` and `block_rows_` still say what the segment's
 // block before was where this one is not its first.
 Result<void> GraphStates::begin_block(ChunkSequence& sequence, int64_t offset, int64_t rows, int64_t block_rows,
@@ -192,9 +199,8 @@ Result<void> GraphStates::begin_block(ChunkSequence& sequence, int64_t offset, i
   pending.first = first_, pending.rows = rows, pending.block_rows = block_rows, pending.kept = rows;
   for (int64_t r = 0; r < block_rows; ++r) floats(used_)[r] = r < rows ? 1.0f : 0.0f;
   std::map<std::string, std::byte*, std::less<>> places{{"rows_used", used_.get()}};
-  for (size_t i = 0; i < states_.size(); ++i) {
+  for (const size_t i : states_of(graph)) {
     State& s = states_[i];
-    if (!graph.has_port(s.decl.name + ".before")) continue;
     std::shared_ptr<std::byte>& left = pending.memory[i];
     auto from = offset == 0 ? Result<HeldState>(held.now[i]) : behind(s, sequence.recurrent()[i], before, left, first_);
     RETURN_IF_ERROR(from);
@@ -211,9 +217,8 @@ Result<void> GraphStates::begin_block(ChunkSequence& sequence, int64_t offset, i
 
 void GraphStates::finish_block(ChunkSequence& sequence, const Graph& graph) {
   const LeftStates& left = sequence.held().pending;
-  for (size_t i = 0; i < states_.size(); ++i) {
+  for (const size_t i : states_of(graph)) {
     const State& s = states_[i];
-    if (!graph.has_port(s.decl.name + ".before")) continue;
     if (is_conv(s.decl))
       keep_conv(s, floats(left.memory[i]), sequence.recurrent()[i]);
     else

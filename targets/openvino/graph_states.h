@@ -52,6 +52,7 @@ class GraphStates {
   int64_t left_floats(const State& s) const;
   Result<std::shared_ptr<std::byte>> take(State& s) const;
   Result<void> make_now(ChunkSequence& sequence);
+  const std::vector<size_t>& states_of(const Graph& graph);
   Result<HeldState> behind(State& s, cpu::RecurrentPages& pages, const LeftStates& left,
                            const std::shared_ptr<std::byte>& memory, int64_t length) const;
   Result<HeldState> from_pages(State& s, cpu::RecurrentPages& pages, int64_t length) const;
@@ -62,7 +63,8 @@ class GraphStates {
 
   HostMemory memory_;
   ThreadPool& pool_;
-  std::vector<State> states_;  // as ChunkSequence::recurrent()
+  std::map<const Graph*, std::vector<size_t>> of_graph_;  // the states that it holds
+  std::vector<State> states_;                             // as ChunkSequence::recurrent()
   std::shared_ptr<std::byte> used_;
   int64_t most_rows_ = 0, most_recurrent_ = 0;     // of a block, and of one whose rows leave a state each
   int64_t step_first_ = 0, step_rows_ = 0;         // that run
