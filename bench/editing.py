@@ -188,11 +188,13 @@ def run(options):
 
 def replay(options):
     index = [e for e in json.loads((options.recordings / "index.json").read_text()) if e["what"] == options.what]
-    rows = list(replays(options.model, options.recordings, index[:options.edits], options.accept))
-    report = head(options.model) | {options.what + "s": {"summary": summary(rows), "edits": rows}}
-    if options.accept:
-        report |= {"what": "drafts of the MTP layer on recorded answers, as often right as given", "accept_percent": options.accept}
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    rows = []
+    for row in replays(options.model, options.recordings, index[:options.edits], options.accept):
+        rows.append(row)
+        report = head(options.model) | {options.what + "s": {"summary": summary(rows), "edits": rows}}
+        if options.accept:
+            report |= {"what": "drafts of the MTP layer on recorded answers, as often right as given", "accept_percent": options.accept}
+        options.out.write_text(json.dumps(report, indent=1) + "\n")  # after each: what is stopped keeps those before
     table([report])
 
 
