@@ -72,8 +72,8 @@ Graph::StatePort& Graph::state_port(const IrPort& port) {
 
 Result<void> Graph::bind_states() {
   for (StatePort& s : states_) {
+    CHECK(s.at != nullptr);  // an unbound port would be the library's own memory: wrong, and not noticed
     if (s.at == s.bound) continue;
-    CHECK(s.at != nullptr);
     const auto tensor = runtime_->tensor(DType::f32, s.port.type.shape, s.at);
     RETURN_IF_ERROR(tensor);
     RETURN_IF_ERROR(request_->set(s.port.name, *tensor));
